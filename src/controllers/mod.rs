@@ -1,0 +1,5 @@
+//! The kube-runtime shell around the pure decisions of [`crate::reconcilers`]: roots, watches, observe, act,
+//! leader election, metrics.
+//!
+//! No decision is taken here: a file of this layer reads the world into an owned value, hands it to a `decide`
+//! function, and carries out the plan that comes back.
