@@ -3,3 +3,7 @@
 //!
 //! No decision is taken here: a file of this layer reads the world into an owned value, hands it to a `decide`
 //! function, and carries out the plan that comes back.
+
+pub mod cluster;
+pub mod concern;
+pub mod hands;

@@ -3,4 +3,5 @@
 //! No client, no clock, no filesystem, no `async`. Concerns never import one another; what they share is a value in
 //! [`object`].
 
+pub mod manifests;
 pub mod object;

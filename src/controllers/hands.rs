@@ -1,0 +1,166 @@
+//! The only hands: every write to objects of the cluster is made here.
+//!
+//! Server-side apply under the field manager `stratum-operator`, forced, with strict field validation; deletions only
+//! with the UID and resourceVersion they were decided on, so that a decision that has grown old is refused by the API
+//! server and not carried out.
+
+use http::Method;
+use kube::Client;
+use serde_json::json;
+
+use super::cluster::{self, AS_METADATA, CallError};
+use crate::reconcilers::manifests::memory::LiveObject;
+use crate::reconcilers::object::{ObjectId, Uid};
+
+/// The field manager of everything that is applied.
+pub const FIELD_MANAGER: &str = "stratum-operator";
+
+/// Whether a write is carried out or only tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Carried out.
+    Real,
+    /// Tried by the API server with all its validation and admission, and not stored.
+    DryRun,
+}
+
+/// What an apply did.
+#[derive(Clone, Debug)]
+pub struct Applied {
+    /// Whether the object did not exist before.
+    pub created: bool,
+    /// Its metadata afterwards.
+    pub live: LiveObject,
+    /// Warnings of the API server.
+    pub warnings: Vec<String>,
+}
+
+/// Applies a body (JSON) to an object, and takes over its fields from whoever held them.
+///
+/// # Errors
+/// When the API server refuses the object or does not answer.
+pub async fn apply(client: &Client, id: &ObjectId, version: &str, body: &[u8]) -> Result<Applied, CallError> {
+    let path = apply_path(id, version, Mode::Real);
+    let answer = cluster::call(
+        client,
+        cluster::request(
+            Method::PATCH,
+            &path,
+            AS_METADATA,
+            Some(("application/apply-patch+yaml", body.to_vec())),
+        ),
+    )
+    .await?;
+    let live = cluster::live_of(&answer.body).map_err(|source| CallError::Unreadable {
+        method: Method::PATCH,
+        path,
+        source,
+    })?;
+    Ok(Applied {
+        created: answer.status == http::StatusCode::CREATED,
+        live,
+        warnings: answer.warnings,
+    })
+}
+
+/// What an apply would make of an object: the whole object, and whether it would be created.
+///
+/// # Errors
+/// As [`apply`].
+pub async fn try_apply(
+    client: &Client,
+    id: &ObjectId,
+    version: &str,
+    body: &[u8],
+) -> Result<(bool, serde_json::Value), CallError> {
+    let path = apply_path(id, version, Mode::DryRun);
+    let answer = cluster::call(
+        client,
+        cluster::request(
+            Method::PATCH,
+            &path,
+            "application/json",
+            Some(("application/apply-patch+yaml", body.to_vec())),
+        ),
+    )
+    .await?;
+    let object = serde_json::from_slice(&answer.body).map_err(|source| CallError::Unreadable {
+        method: Method::PATCH,
+        path,
+        source,
+    })?;
+    Ok((answer.status == http::StatusCode::CREATED, object))
+}
+
+fn apply_path(id: &ObjectId, version: &str, mode: Mode) -> String {
+    let dry_run = match mode {
+        Mode::Real => "",
+        Mode::DryRun => "&dryRun=All",
+    };
+    format!(
+        "{}?fieldManager={FIELD_MANAGER}&force=true&fieldValidation=Strict{dry_run}",
+        cluster::object_path(id, version)
+    )
+}
+
+/// Deletes an object in the background, if it still is the one with this UID in this state.
+///
+/// # Errors
+/// When a precondition does not hold (409), the object is gone (404), or the API server refuses or does not answer.
+pub async fn delete(
+    client: &Client,
+    id: &ObjectId,
+    version: &str,
+    uid: &Uid,
+    resource_version: &str,
+) -> Result<(), CallError> {
+    let options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+        "preconditions": {"uid": uid.0, "resourceVersion": resource_version},
+    });
+    let path = cluster::object_path(id, version);
+    let body = options.to_string().into_bytes();
+    cluster::call(
+        client,
+        cluster::request(Method::DELETE, &path, AS_METADATA, Some(("application/json", body))),
+    )
+    .await?;
+    Ok(())
+}
+
+/// Merges one key into the data of a ConfigMap, which is created when it does not exist.
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn merge_config_map_key(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    key: &str,
+    value: &str,
+) -> Result<(), CallError> {
+    let collection = cluster::collection_path("", "v1", "configmaps", Some(namespace));
+    let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {key: value}})
+        .to_string()
+        .into_bytes();
+    let path = format!("{collection}/{name}?fieldManager={FIELD_MANAGER}");
+    let merge = cluster::request(
+        Method::PATCH,
+        &path,
+        AS_METADATA,
+        Some(("application/merge-patch+json", body.clone())),
+    );
+    match cluster::call(client, merge).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == cluster::CallErrorKind::NotFound => {
+            let create = cluster::request(
+                Method::POST,
+                &format!("{collection}?fieldManager={FIELD_MANAGER}"),
+                AS_METADATA,
+                Some(("application/json", body)),
+            );
+            cluster::call(client, create).await.map(|_| ())
+        }
+        Err(error) => Err(error),
+    }
+}

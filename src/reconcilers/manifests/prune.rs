@@ -1,0 +1,429 @@
+//! What the record remembers and no file declares any more: why it is deleted, and why it is not.
+//!
+//! Pruning goes by recorded reference and never by listing a label: controllers copy labels to what they make, and
+//! those children are not ours to delete.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sha2::{Digest, Sha256};
+
+use super::STACK_LABEL;
+use super::apply::{Record, Recorded};
+use super::memory::LiveObject;
+use super::rank::prune_rank;
+use super::report::{KeptReason, Suspension};
+use super::resolve::is_protected;
+use crate::reconcilers::object::{ObjectId, StackName, Uid};
+
+/// Namespaces that Kubernetes itself makes; never pruned, whatever the record says.
+const RESERVED_NAMESPACES: [&str; 4] = ["kube-system", "default", "kube-public", "kube-node-lease"];
+
+/// What is recorded and not in the keep-set of the whole pass.
+#[must_use]
+pub fn candidates(record: &Record, keep: &BTreeSet<ObjectId>) -> Record {
+    record
+        .iter()
+        .filter(|(id, _)| !keep.contains(id))
+        .map(|(id, known)| (id.clone(), known.clone()))
+        .collect()
+}
+
+/// What has to be known of a pass before anything may be deleted in it.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    /// Whether everything declared was read, resolved and applied.
+    pub complete: bool,
+    /// Whether the folder has been read twice, a second apart, with the same result.
+    pub settled: bool,
+    /// Whether the folder holds at least one stack, or is known to be the folder this node applied from before.
+    pub folder_trusted: bool,
+    /// Whether cluster state records that no bundled stack is wanted at all: its own confirmation.
+    pub desired_empty: bool,
+    /// The largest share of a stack that one pass may delete without a confirmation; none: no brake.
+    pub max_share: Option<f64>,
+    /// Confirmations on record: the stack and the plan they are for.
+    pub confirmed: BTreeSet<(StackName, PlanDigest)>,
+}
+
+/// The SHA-256, in lower-case hexadecimal, of what would be deleted of one stack.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct PlanDigest(pub String);
+
+/// The candidates of each stack. One that moved between stacks counts for every stack that recorded it.
+#[must_use]
+pub fn by_stack(candidates: &Record) -> BTreeMap<StackName, Vec<&ObjectId>> {
+    let mut stacks: BTreeMap<StackName, Vec<&ObjectId>> = BTreeMap::new();
+    for (id, recorded) in candidates {
+        for stack in &recorded.stacks {
+            stacks.entry(stack.clone()).or_default().push(id);
+        }
+    }
+    stacks
+}
+
+/// The digest of a stack's prune plan. A confirmation is for one plan and no other.
+#[must_use]
+pub fn plan_digest(objects: &[&ObjectId]) -> PlanDigest {
+    let mut hash = Sha256::new();
+    for id in objects {
+        hash.update(id.to_string());
+        hash.update([b'\n']);
+    }
+    PlanDigest(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether a pass with these candidates may delete at all.
+///
+/// # Errors
+/// The first reason why not, in the order: incomplete, unsettled, untrusted folder, brake.
+pub fn gate(candidates: &Record, record: &Record, gate: &Gate) -> Result<BTreeSet<StackName>, Suspension> {
+    if candidates.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    if !gate.complete {
+        return Err(Suspension::PassIncomplete);
+    }
+    if !gate.settled {
+        return Err(Suspension::Unsettled);
+    }
+    let mut used = BTreeSet::new();
+    for (stack, objects) in by_stack(candidates) {
+        let recorded = record.values().filter(|known| known.stacks.contains(&stack)).count();
+        if gate.desired_empty {
+            continue;
+        }
+        let confirmed = gate.confirmed.contains(&(stack.clone(), plan_digest(&objects)));
+        if confirmed {
+            used.insert(stack);
+            continue;
+        }
+        if !gate.folder_trusted {
+            return Err(Suspension::FolderEmpty);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a count of objects is far below 2^52")]
+        let share = objects.len() as f64 / recorded.max(1) as f64;
+        if gate.max_share.is_some_and(|limit| share > limit) {
+            return Err(Suspension::Held {
+                stack,
+                deletes: objects.len(),
+                recorded,
+            });
+        }
+    }
+    Ok(used)
+}
+
+/// What the cluster says of a candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Liveness {
+    /// It does not exist.
+    Absent,
+    /// It exists.
+    Live(LiveObject),
+    /// Its resource is no longer served, so it cannot exist.
+    KindGone,
+    /// Its API group could not be asked.
+    Unavailable,
+}
+
+/// What happens to one candidate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Delete it, if it still is this very object in this very state.
+    Delete {
+        /// Precondition.
+        uid: Uid,
+        /// Precondition.
+        resource_version: String,
+    },
+    /// Drop the reference: there is nothing of ours to delete.
+    Forget,
+    /// Leave the object and its reference.
+    Keep(KeptReason),
+}
+
+/// Judges one candidate.
+///
+/// `foreign` is one object nobody here declared that a Namespace or CustomResourceDefinition still holds.
+#[must_use]
+pub fn judge(
+    id: &ObjectId,
+    recorded: &Recorded,
+    liveness: &Liveness,
+    foreign: Option<&str>,
+    inventory: &ObjectId,
+) -> Verdict {
+    if is_reserved(id, inventory) {
+        return Verdict::Keep(KeptReason::Reserved);
+    }
+    let live = match liveness {
+        Liveness::Absent | Liveness::KindGone => return Verdict::Forget,
+        Liveness::Unavailable => return Verdict::Keep(KeptReason::GroupUnavailable),
+        Liveness::Live(live) => live,
+    };
+    let Some(uid) = live.uid.clone() else {
+        return Verdict::Keep(KeptReason::NotOurs);
+    };
+    match &recorded.uid {
+        // Deleted and created again by somebody else under the same name.
+        Some(known) if *known != uid => return Verdict::Forget,
+        Some(_) => {}
+        None => {
+            let labelled = live
+                .labels
+                .get(STACK_LABEL)
+                .is_some_and(|label| recorded.stacks.iter().any(|stack| stack.as_str() == label));
+            if !labelled {
+                return Verdict::Keep(KeptReason::NotOurs);
+            }
+        }
+    }
+    if is_protected(&live.annotations) {
+        return Verdict::Keep(KeptReason::Protected);
+    }
+    if let Some(example) = foreign {
+        return Verdict::Keep(KeptReason::HoldsForeign(example.to_owned()));
+    }
+    Verdict::Delete {
+        uid,
+        resource_version: live.resource_version.clone(),
+    }
+}
+
+/// Whether an object is never pruned.
+fn is_reserved(id: &ObjectId, inventory: &ObjectId) -> bool {
+    let namespace = id.resource.group.is_empty() && id.resource.resource == "namespaces";
+    (namespace && RESERVED_NAMESPACES.contains(&id.name.as_str())) || id == inventory
+}
+
+/// Whether what a Namespace or CustomResourceDefinition holds has to be looked at before it may go.
+#[must_use]
+pub fn holds_others(id: &ObjectId) -> bool {
+    matches!(
+        (id.resource.group.as_str(), id.resource.resource.as_str()),
+        ("", "namespaces") | ("apiextensions.k8s.io", "customresourcedefinitions")
+    )
+}
+
+/// Groups deletions into waves: a wave begins when the one before has been answered.
+#[must_use]
+pub fn waves<T>(deletes: Vec<(ObjectId, T)>) -> BTreeMap<u8, Vec<(ObjectId, T)>> {
+    let mut waves: BTreeMap<u8, Vec<(ObjectId, T)>> = BTreeMap::new();
+    for (id, delete) in deletes {
+        waves.entry(prune_rank(&id.resource)).or_default().push((id, delete));
+    }
+    waves
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::apply::superset;
+    use super::super::resolve::fixtures::{object, stack};
+    use super::super::{PRUNE_ANNOTATION, PRUNE_DISABLED};
+    use super::*;
+    use crate::reconcilers::object::GroupResource;
+
+    fn open() -> Gate {
+        Gate {
+            complete: true,
+            settled: true,
+            folder_trusted: true,
+            desired_empty: false,
+            max_share: None,
+            confirmed: BTreeSet::new(),
+        }
+    }
+
+    fn inventory() -> ObjectId {
+        ObjectId {
+            resource: GroupResource::new("", "configmaps"),
+            namespace: Some("kube-system".into()),
+            name: "stratum-addon-inventory".into(),
+        }
+    }
+
+    fn four() -> Record {
+        superset(
+            &[
+                object("s", "a", ""),
+                object("s", "b", ""),
+                object("s", "c", ""),
+                object("t", "d", ""),
+            ],
+            &Record::new(),
+        )
+    }
+
+    #[test]
+    fn nothing_is_deleted_in_a_pass_that_is_not_known_to_be_whole() {
+        let record = four();
+        let gone = candidates(&record, &BTreeSet::new());
+        assert_eq!(gone.len(), 4);
+        for (closed, why) in [
+            (
+                Gate {
+                    complete: false,
+                    ..open()
+                },
+                Suspension::PassIncomplete,
+            ),
+            (
+                Gate {
+                    settled: false,
+                    ..open()
+                },
+                Suspension::Unsettled,
+            ),
+            (
+                Gate {
+                    folder_trusted: false,
+                    ..open()
+                },
+                Suspension::FolderEmpty,
+            ),
+        ] {
+            assert_eq!(gate(&gone, &record, &closed), Err(why.clone()));
+            assert_eq!(
+                gate(&Record::new(), &record, &closed),
+                Ok(BTreeSet::new()),
+                "no candidate, no reason"
+            );
+        }
+        assert!(gate(&gone, &record, &open()).is_ok());
+        let empty = Gate {
+            folder_trusted: false,
+            desired_empty: true,
+            max_share: Some(0.1),
+            ..open()
+        };
+        assert!(
+            gate(&gone, &record, &empty).is_ok(),
+            "desired-empty is its own confirmation"
+        );
+    }
+
+    #[test]
+    fn the_brake_holds_a_large_share_until_that_plan_is_confirmed() {
+        let record = four();
+        let keep = [object("s", "a", "").id.clone(), object("t", "d", "").id.clone()].into();
+        let gone = candidates(&record, &keep);
+        assert!(
+            gate(
+                &gone,
+                &record,
+                &Gate {
+                    max_share: Some(0.7),
+                    ..open()
+                }
+            )
+            .is_ok()
+        );
+        let brake = Gate {
+            max_share: Some(0.5),
+            ..open()
+        };
+        assert_eq!(
+            gate(&gone, &record, &brake),
+            Err(Suspension::Held {
+                stack: stack("s"),
+                deletes: 2,
+                recorded: 3
+            })
+        );
+        let digest = plan_digest(&by_stack(&gone)[&stack("s")]);
+        let confirmed = Gate {
+            confirmed: [(stack("s"), digest)].into(),
+            ..brake
+        };
+        assert_eq!(gate(&gone, &record, &confirmed), Ok([stack("s")].into()));
+        let more = candidates(&record, &BTreeSet::new());
+        assert!(
+            gate(&more, &record, &confirmed).is_err(),
+            "another plan needs another confirmation"
+        );
+    }
+
+    fn live(uid: &str) -> LiveObject {
+        LiveObject {
+            uid: Some(Uid(uid.into())),
+            resource_version: "7".into(),
+            ..LiveObject::default()
+        }
+    }
+
+    #[test]
+    fn only_the_very_object_that_was_applied_is_deleted() {
+        let id = object("s", "a", "").id.clone();
+        let known = Recorded {
+            uid: Some(Uid("u".into())),
+            stacks: [stack("s")].into(),
+        };
+        let unknown = Recorded {
+            uid: None,
+            ..known.clone()
+        };
+        let delete = Verdict::Delete {
+            uid: Uid("u".into()),
+            resource_version: "7".into(),
+        };
+        let judge = |recorded: &Recorded, liveness: Liveness, foreign: Option<&str>| {
+            super::judge(&id, recorded, &liveness, foreign, &inventory())
+        };
+
+        assert_eq!(judge(&known, Liveness::Live(live("u")), None), delete);
+        assert_eq!(
+            judge(&known, Liveness::Live(live("other")), None),
+            Verdict::Forget,
+            "re-created by a user"
+        );
+        assert_eq!(judge(&known, Liveness::Absent, None), Verdict::Forget);
+        assert_eq!(judge(&known, Liveness::KindGone, None), Verdict::Forget);
+        assert_eq!(
+            judge(&known, Liveness::Unavailable, None),
+            Verdict::Keep(KeptReason::GroupUnavailable)
+        );
+        assert_eq!(
+            judge(&unknown, Liveness::Live(live("u")), None),
+            Verdict::Keep(KeptReason::NotOurs)
+        );
+        let mut labelled = live("u");
+        labelled.labels.insert(STACK_LABEL.into(), "s".into());
+        assert_eq!(judge(&unknown, Liveness::Live(labelled), None), delete);
+        let mut protected = live("u");
+        protected
+            .annotations
+            .insert(PRUNE_ANNOTATION.into(), PRUNE_DISABLED.into());
+        assert_eq!(
+            judge(&known, Liveness::Live(protected), None),
+            Verdict::Keep(KeptReason::Protected)
+        );
+        assert_eq!(
+            judge(&known, Liveness::Live(live("u")), Some("core/pods x/y")),
+            Verdict::Keep(KeptReason::HoldsForeign("core/pods x/y".into()))
+        );
+    }
+
+    #[test]
+    fn the_namespaces_of_kubernetes_and_the_inventory_are_never_pruned() {
+        let known = Recorded {
+            uid: Some(Uid("u".into())),
+            stacks: [stack("s")].into(),
+        };
+        for name in RESERVED_NAMESPACES {
+            let id = ObjectId {
+                resource: GroupResource::new("", "namespaces"),
+                namespace: None,
+                name: name.into(),
+            };
+            assert_eq!(
+                judge(&id, &known, &Liveness::Live(live("u")), None, &inventory()),
+                Verdict::Keep(KeptReason::Reserved)
+            );
+        }
+        assert_eq!(
+            judge(&inventory(), &known, &Liveness::Live(live("u")), None, &inventory()),
+            Verdict::Keep(KeptReason::Reserved)
+        );
+    }
+}
