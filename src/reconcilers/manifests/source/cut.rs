@@ -48,7 +48,7 @@ pub fn digests(bytes: &[u8]) -> Vec<DocumentDigest> {
 #[must_use]
 pub fn judge(previous: Option<&[DocumentDigest]>, previous_bytes: Option<&[u8]>, now: &[u8]) -> Cut {
     let inside = match (previous_bytes, previous) {
-        (Some(before), _) => before.len() > now.len() && before.starts_with(now),
+        (Some(before), _) => before.len() > now.len() && before.starts_with(now) && !at_boundary(before, now),
         (None, Some(before)) => cut_by_digests(before, &digests(now)),
         (None, None) => false,
     };
