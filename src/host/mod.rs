@@ -2,5 +2,10 @@
 //!
 //! Nothing here knows the Kubernetes API; what a cluster needs of the machine is decided elsewhere and done here.
 
+pub mod atomic_file;
+pub mod child;
 pub mod clock;
 pub mod entropy;
+pub mod kubeconfig;
+pub mod layout;
+pub mod lock;

@@ -1,0 +1,119 @@
+//! Where everything lives on a node, under one root that tests and `stratum dev` can move (design, section 3).
+//!
+//! Paths only: nothing here touches the disk. A path belongs here when two parts of the program have to agree on it.
+
+use std::path::{Path, PathBuf};
+
+/// The paths of one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    root: PathBuf,
+}
+
+/// Whose kubeconfig. The file is named after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::EnumIter)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Identity {
+    /// People and one-shot commands: group `stratum:cluster-admins`.
+    Admin,
+    /// The operator's own concerns: user `stratum:operator`.
+    Operator,
+    /// What manifests and charts need: user `stratum:deployer`.
+    Deployer,
+}
+
+impl Identity {
+    /// The name its files carry: `admin`, `operator`, `deployer`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl Layout {
+    /// The paths of the node this process runs on.
+    #[must_use]
+    pub fn system() -> Self {
+        Self::under("/")
+    }
+
+    /// The same tree below another folder.
+    pub fn under(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    /// The folder everything hangs under; `/` on a node.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// `/etc/stratum/config.yaml`
+    #[must_use]
+    pub fn config_file(&self) -> PathBuf {
+        self.root.join("etc/stratum/config.yaml")
+    }
+
+    /// `/etc/stratum/manifests`
+    #[must_use]
+    pub fn manifests(&self) -> PathBuf {
+        self.root.join("etc/stratum/manifests")
+    }
+
+    /// `/var/lib/stratum`: everything the node remembers.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.root.join("var/lib/stratum")
+    }
+
+    /// `/var/lib/stratum/pki`, file names as kubeadm's.
+    #[must_use]
+    pub fn pki(&self) -> PathBuf {
+        self.state().join("pki")
+    }
+
+    /// `/var/lib/stratum/kubeconfig/NAME.conf`
+    #[must_use]
+    pub fn kubeconfig(&self, identity: Identity) -> PathBuf {
+        self.state()
+            .join("kubeconfig")
+            .join(format!("{}.conf", identity.name()))
+    }
+
+    /// `/run/stratum`: locks and sockets, empty after a boot.
+    #[must_use]
+    pub fn run(&self) -> PathBuf {
+        self.root.join("run/stratum")
+    }
+
+    /// `/run/stratum/node.lock`: held by whatever changes this node.
+    #[must_use]
+    pub fn node_lock(&self) -> PathBuf {
+        self.run().join("node.lock")
+    }
+
+    /// `/var/lib/stratum/etcd`: the data of the etcd member.
+    #[must_use]
+    pub fn etcd_data(&self) -> PathBuf {
+        self.state().join("etcd")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_a_node_and_of_a_moved_root() {
+        let node = Layout::system();
+        assert_eq!(node.manifests(), Path::new("/etc/stratum/manifests"));
+        assert_eq!(
+            node.kubeconfig(Identity::Operator),
+            Path::new("/var/lib/stratum/kubeconfig/operator.conf")
+        );
+        assert_eq!(
+            Layout::under("/tmp/x").config_file(),
+            Path::new("/tmp/x/etc/stratum/config.yaml")
+        );
+    }
+}
