@@ -1,0 +1,61 @@
+use super::super::memory::Applied;
+use super::super::resolve::fixtures::{object, stack};
+use super::*;
+
+fn applied(object: &Resolved) -> Applied {
+    Applied {
+        digest: object.digest,
+        uid: Uid("u".into()),
+        resource_version: "1".into(),
+        generation: None,
+    }
+}
+
+#[test]
+fn an_object_that_is_as_it_was_applied_is_not_sent() {
+    let wanted = [object("s", "a", "1"), object("s", "b", "1")];
+    let mut memory = Memory::default();
+    memory.succeed(wanted[0].id.clone(), applied(&wanted[0]));
+    let plan = decide(
+        &wanted,
+        &memory,
+        &superset(&wanted, &Record::new()),
+        Timestamp::UNIX_EPOCH,
+    );
+    assert_eq!(plan.sends(), 1);
+    assert_eq!(plan.unchanged.len(), 1);
+    assert!(!plan.record_grows);
+    let changed = [object("s", "a", "2")];
+    let plan = decide(&changed, &memory, &Record::new(), Timestamp::UNIX_EPOCH);
+    assert_eq!(plan.sends(), 1);
+    assert!(plan.record_grows, "the record lacks it");
+}
+
+#[test]
+fn an_object_that_moves_to_another_stack_is_recorded_there_before_it_is_sent() {
+    let before = superset(&[object("s", "a", "1")], &Record::new());
+    let moved = [object("t", "a", "1")];
+    assert!(decide(&moved, &Memory::default(), &before, Timestamp::UNIX_EPOCH).record_grows);
+    let both = superset(&moved, &before);
+    assert_eq!(both[&moved[0].id].stacks, [stack("s"), stack("t")].into());
+    let after = narrowed(&moved, &both, &std::collections::BTreeSet::new(), &Memory::default());
+    assert_eq!(after[&moved[0].id].stacks, [stack("t")].into());
+}
+
+#[test]
+fn a_loose_object_is_never_recorded() {
+    let mut loose = (*object("s", "a", "1")).clone();
+    loose.stack = None;
+    let wanted = [Arc::new(loose)];
+    assert!(superset(&wanted, &Record::new()).is_empty());
+    let recorded = superset(&[object("s", "a", "1")], &Record::new());
+    assert!(
+        narrowed(
+            &wanted,
+            &recorded,
+            &std::collections::BTreeSet::new(),
+            &Memory::default()
+        )
+        .is_empty()
+    );
+}
