@@ -6,6 +6,8 @@ pub mod atomic_file;
 pub mod child;
 pub mod clock;
 pub mod entropy;
+pub mod folder;
 pub mod kubeconfig;
 pub mod layout;
 pub mod lock;
+pub mod watch_folder;

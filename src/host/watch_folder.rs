@@ -1,0 +1,234 @@
+//! A hint that a folder changed. Hints may be late, early or one too many; what the folder holds is
+//! [`super::folder`]'s to say, and a caller still reads it now and then without any hint.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use futures::Stream;
+use futures::stream;
+use notify::{EventKind, RecursiveMode, Watcher};
+use tokio::sync::mpsc;
+
+use super::clock;
+use super::folder::FolderIdentity;
+
+/// After a change, this long without another one, so that a writer's burst is one hint.
+const QUIET: Duration = Duration::from_millis(20);
+/// Bursts that never end are cut into pieces of this many quiet periods.
+const LONGEST_BURST: u32 = 25;
+/// How often to look whether the folder itself was replaced, and how often to hint while nothing can be watched.
+const TICK: Duration = Duration::from_secs(1);
+
+/// Watches a folder and everything in it. The first item comes when the watch stands (or has failed), so that a
+/// caller who reads on every item misses nothing in between; then one item for each burst of changes.
+///
+/// The folder may be missing, be replaced or unmounted: the watch follows the path. While it cannot stand, an item
+/// comes every second, after one warning. Files that symbolic links lead to outside of the folder are not watched.
+pub fn watch(path: PathBuf) -> impl Stream<Item = ()> + Send + 'static {
+    let start = State {
+        path,
+        armed: None,
+        warned: false,
+    };
+    stream::unfold(start, |mut state| async move {
+        state.next().await;
+        Some(((), state))
+    })
+}
+
+struct State {
+    path: PathBuf,
+    armed: Option<Armed>,
+    warned: bool,
+}
+
+struct Armed {
+    identity: FolderIdentity,
+    changes: mpsc::Receiver<()>,
+    /// Stops watching when dropped.
+    _watcher: notify::RecommendedWatcher,
+}
+
+impl State {
+    /// Returns when there is something to hint at.
+    async fn next(&mut self) {
+        let Some(armed) = &mut self.armed else {
+            return self.arm().await;
+        };
+        loop {
+            let changed = tokio::select! {
+                change = armed.changes.recv() => change.is_some(),
+                () = clock::sleep(TICK) => false,
+            };
+            let same = FolderIdentity::of(&self.path).is_ok_and(|identity| identity == armed.identity);
+            if changed && same {
+                return quiet(&mut armed.changes).await;
+            }
+            if !same || armed.changes.is_closed() {
+                self.armed = None;
+                return self.arm().await;
+            }
+        }
+    }
+
+    async fn arm(&mut self) {
+        match arm(&self.path) {
+            Ok(armed) => {
+                if self.warned {
+                    tracing::info!(folder = %self.path.display(), "the folder is watched again");
+                }
+                self.warned = false;
+                self.armed = Some(armed);
+            }
+            Err(reason) => {
+                if !self.warned {
+                    let folder = self.path.display();
+                    tracing::warn!(%folder, %reason, "the folder cannot be watched; it is looked at every second");
+                    self.warned = true;
+                } else {
+                    clock::sleep(TICK).await;
+                }
+            }
+        }
+    }
+}
+
+async fn quiet(changes: &mut mpsc::Receiver<()>) {
+    for _ in 0..LONGEST_BURST {
+        clock::sleep(QUIET).await;
+        if changes.try_recv().is_err() {
+            return;
+        }
+    }
+}
+
+fn arm(path: &Path) -> Result<Armed, String> {
+    let identity = FolderIdentity::of(path).map_err(|error| error.to_string())?;
+    // One waiting hint is as good as many.
+    let (hint, changes) = mpsc::channel(1);
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        // Reading the folder opens files: taking that for a change would never end.
+        let only_access = event.is_ok_and(|event| {
+            !event.need_rescan() && matches!(event.kind, EventKind::Access(access) if !is_written(access))
+        });
+        if !only_access {
+            // Full means that a hint waits already; closed that nobody does.
+            let _ = hint.try_send(());
+        }
+    })
+    .map_err(|error| error.to_string())?;
+    watcher
+        .watch(path, RecursiveMode::Recursive)
+        .map_err(|error| error.to_string())?;
+    Ok(Armed {
+        identity,
+        changes,
+        _watcher: watcher,
+    })
+}
+
+fn is_written(access: notify::event::AccessKind) -> bool {
+    use notify::event::{AccessKind, AccessMode};
+    access == AccessKind::Close(AccessMode::Write)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write;
+    use std::pin::Pin;
+
+    use futures::StreamExt;
+
+    use super::*;
+
+    type Hints = Pin<Box<dyn Stream<Item = ()> + Send>>;
+
+    async fn hinted(hints: &mut Hints) {
+        tokio::time::timeout(Duration::from_secs(10), hints.next())
+            .await
+            .expect("no hint")
+            .unwrap();
+    }
+
+    /// No hint for a while: the one thing that cannot be waited for.
+    async fn silent(hints: &mut Hints) {
+        let hint = tokio::time::timeout(Duration::from_millis(1500), hints.next()).await;
+        assert!(hint.is_err(), "a hint without a change");
+    }
+
+    async fn settled(hints: &mut Hints) {
+        while tokio::time::timeout(Duration::from_millis(300), hints.next())
+            .await
+            .is_ok()
+        {}
+    }
+
+    fn write(path: PathBuf) {
+        File::create(path).unwrap().write_all(b"x").unwrap();
+    }
+
+    #[tokio::test]
+    async fn changes_are_hinted_and_reading_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("s")).unwrap();
+        let mut hints: Hints = Box::pin(watch(folder.path().to_owned()));
+        hinted(&mut hints).await;
+        write(folder.path().join("s/a.yaml"));
+        hinted(&mut hints).await;
+        settled(&mut hints).await;
+        fs::read(folder.path().join("s/a.yaml")).unwrap();
+        silent(&mut hints).await;
+        fs::create_dir(folder.path().join("t")).unwrap();
+        hinted(&mut hints).await;
+        settled(&mut hints).await;
+        write(folder.path().join("t/b.yaml"));
+        hinted(&mut hints).await;
+        settled(&mut hints).await;
+        fs::remove_file(folder.path().join("t/b.yaml")).unwrap();
+        hinted(&mut hints).await;
+    }
+
+    #[tokio::test]
+    async fn a_replaced_folder_is_watched() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("m");
+        let mut hints: Hints = Box::pin(watch(path.clone()));
+        hinted(&mut hints).await;
+        hinted(&mut hints).await;
+        for _ in 0..2 {
+            fs::create_dir(&path).unwrap();
+            // Ticks end once the watch stands.
+            tokio::time::timeout(Duration::from_secs(20), async {
+                while tokio::time::timeout(Duration::from_millis(2500), hints.next())
+                    .await
+                    .is_ok()
+                {}
+            })
+            .await
+            .expect("still ticking");
+            write(path.join("a.yaml"));
+            hinted(&mut hints).await;
+            fs::rename(&path, root.path().join("old")).unwrap();
+            hinted(&mut hints).await;
+            fs::remove_dir_all(root.path().join("old")).unwrap();
+        }
+    }
+
+    /// The path is never missing for long enough to be noticed: only the identity tells.
+    #[tokio::test]
+    async fn a_swapped_folder_is_watched() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("m");
+        fs::create_dir(&path).unwrap();
+        fs::create_dir(root.path().join("new")).unwrap();
+        let mut hints: Hints = Box::pin(watch(path.clone()));
+        hinted(&mut hints).await;
+        fs::rename(&path, root.path().join("old")).unwrap();
+        fs::rename(root.path().join("new"), &path).unwrap();
+        hinted(&mut hints).await;
+        settled(&mut hints).await;
+        write(path.join("a.yaml"));
+        hinted(&mut hints).await;
+    }
+}
