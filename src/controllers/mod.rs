@@ -6,4 +6,5 @@
 
 pub mod cluster;
 pub mod concern;
+pub mod connection;
 pub mod hands;

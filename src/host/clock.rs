@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
+use rustix::time::{ClockId, clock_gettime};
 
 /// The wall clock: for dates that other machines read. It can jump; never measure a duration with it.
 #[must_use]
@@ -15,6 +16,16 @@ pub fn now() -> Timestamp {
 #[must_use]
 pub fn monotonic() -> Instant {
     Instant::now()
+}
+
+/// A clock that only runs forward, and also while the machine sleeps (`CLOCK_BOOTTIME`): a leader whose machine was
+/// suspended must find its term over when it wakes. Only differences of two readings mean anything.
+#[must_use]
+pub fn since_boot() -> Duration {
+    let reading = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(reading.tv_sec).unwrap_or(0);
+    let nanoseconds = u32::try_from(reading.tv_nsec).unwrap_or(0);
+    Duration::new(seconds, nanoseconds)
 }
 
 /// Waits for `duration`. For pacing and for re-checking a condition that cannot be subscribed to, never as a guess of
