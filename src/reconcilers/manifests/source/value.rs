@@ -183,7 +183,10 @@ fn check_plain(scalar: &str, is_key: bool, options: &dyn Fn() -> serde_saphyr::O
             "{scalar} has no JSON value; quote it if it is text: \"{scalar}\""
         ));
     }
-    let kubectl = meaning.clone().value(scalar);
+    let kubectl = meaning.value(scalar).map(|mut value| {
+        settle(&mut value);
+        value
+    });
     let ours = serde_saphyr::from_str_with_options::<Value>(scalar, options())
         .ok()
         .map(|mut value| {
@@ -232,13 +235,20 @@ fn shown(meaning: &Plain) -> String {
     }
 }
 
-/// Whole floats become integers, as on kubectl's way.
+/// Whole floats become integers and integers beyond 63 bits floats, as on kubectl's way.
 fn settle(value: &mut Value) {
     match value {
         Value::Number(number) if number.is_f64() => {
             if let Some(whole) = number.as_f64().and_then(whole_number) {
                 *number = whole;
             }
+        }
+        // Kubernetes' integers have 63 bits; kubectl turns a larger one into a float.
+        Value::Number(number) if !number.is_i64() => {
+            *number = number
+                .as_f64()
+                .and_then(Number::from_f64)
+                .unwrap_or_else(|| number.clone());
         }
         Value::Array(items) => items.iter_mut().for_each(settle),
         Value::Object(map) => map.values_mut().for_each(settle),
