@@ -3,5 +3,6 @@
 //! No client, no clock, no filesystem, no `async`. Concerns never import one another; what they share is a value in
 //! [`object`].
 
+pub mod inventory;
 pub mod manifests;
 pub mod object;
