@@ -1,3 +1,27 @@
 //! X.509 as pure functions: bytes, keys and time in, bytes out.
 //!
-//! Nothing here reads a clock, a file or the network, and nothing internal is imported. Keys are made in one leaf file.
+//! Nothing here reads a clock, a file or the network, and nothing internal is imported. Keys and serial numbers are made
+//! in one leaf file, [`key`]; an [`authority`] signs what a [`leaf`] request asks for; a [`certificate`] is the parsed
+//! view of what came out, or of what was found.
+
+pub mod authority;
+pub mod certificate;
+mod der;
+pub mod key;
+pub mod leaf;
+pub mod name;
+
+#[cfg(test)]
+mod tests;
+
+use jiff::Timestamp;
+use time::OffsetDateTime;
+
+/// How far a certificate's start lies in the past, for machines whose clock is a little behind.
+pub const BACKDATE: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
+
+/// A date for rcgen, which speaks the `time` crate. X.509 knows whole seconds only.
+fn date(at: Timestamp) -> OffsetDateTime {
+    // Every jiff timestamp lies in the years `time` knows.
+    OffsetDateTime::from_unix_timestamp(at.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
