@@ -380,3 +380,20 @@ pub async fn list(
 
 #[cfg(test)]
 mod tests;
+
+/// The names of the Nodes labelled as control plane, by a consistent read: a stale list could miss a new one.
+///
+/// # Errors
+/// When a page fails.
+pub async fn control_plane_nodes(client: &Client) -> Result<std::collections::BTreeSet<String>, CallError> {
+    let nodes = Served {
+        resource: crate::reconcilers::object::GroupResource::new("", "nodes"),
+        version: "v1".to_owned(),
+        kind: "Node".to_owned(),
+        scope: Scope::Cluster,
+        patchable: true,
+        prunable: true,
+    };
+    let found = list(client, &nodes, None, Some("node-role.kubernetes.io/control-plane")).await?;
+    Ok(found.into_keys().map(|id| id.name).collect())
+}

@@ -164,3 +164,28 @@ pub async fn merge_config_map_key(
         Err(error) => Err(error),
     }
 }
+
+/// Stores a whole object: replaces the one its `metadata.resourceVersion` names, or creates it.
+///
+/// # Errors
+/// When somebody else wrote meanwhile (409) or deleted it (404), or the API server refuses or does not answer.
+pub async fn store(
+    client: &Client,
+    collection: &str,
+    name: &str,
+    exists: bool,
+    body: &serde_json::Value,
+) -> Result<LiveObject, CallError> {
+    let (method, path) = if exists {
+        (Method::PUT, format!("{collection}/{name}?fieldManager={FIELD_MANAGER}"))
+    } else {
+        (Method::POST, format!("{collection}?fieldManager={FIELD_MANAGER}"))
+    };
+    let content = ("application/json", body.to_string().into_bytes());
+    let answer = cluster::call(
+        client,
+        cluster::request(method.clone(), &path, AS_METADATA, Some(content)),
+    )
+    .await?;
+    cluster::live_of(&answer.body).map_err(|source| CallError::Unreadable { method, path, source })
+}

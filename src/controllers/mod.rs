@@ -8,3 +8,5 @@ pub mod cluster;
 pub mod concern;
 pub mod connection;
 pub mod hands;
+pub mod inventory;
+pub mod manifests;

@@ -9,5 +9,6 @@ pub mod entropy;
 pub mod folder;
 pub mod kubeconfig;
 pub mod layout;
+pub mod local_record;
 pub mod lock;
 pub mod watch_folder;

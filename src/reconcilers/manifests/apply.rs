@@ -1,6 +1,6 @@
 //! Which declared objects are sent to the API server in this pass, and in which stage.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -14,10 +14,11 @@ use crate::reconcilers::object::{ObjectId, StackName, Uid};
 /// What the inventory remembers of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
-    /// Its UID when it was applied; none when the process ended between writing the record and applying.
-    pub uid: Option<Uid>,
+    /// Its UID when it was applied; none when the process ended between writing the record and applying, more than one
+    /// when nodes recorded it at different times.
+    pub uids: BTreeSet<Uid>,
     /// The stacks under which nodes recorded it. More than one when it moved.
-    pub stacks: std::collections::BTreeSet<StackName>,
+    pub stacks: BTreeSet<StackName>,
 }
 
 /// A set of recorded objects.
@@ -104,12 +105,7 @@ pub fn superset(wanted: &[Arc<Resolved>], recorded: &Record) -> Record {
 /// `gone` names references that were pruned or forgotten. A declared object is recorded under the stack that
 /// declares it and no other.
 #[must_use]
-pub fn narrowed(
-    wanted: &[Arc<Resolved>],
-    recorded: &Record,
-    gone: &std::collections::BTreeSet<ObjectId>,
-    memory: &Memory,
-) -> Record {
+pub fn narrowed(wanted: &[Arc<Resolved>], recorded: &Record, gone: &BTreeSet<ObjectId>, memory: &Memory) -> Record {
     let mut record: Record = recorded
         .iter()
         .filter(|(id, _)| !gone.contains(id))
@@ -118,14 +114,14 @@ pub fn narrowed(
     for object in wanted {
         let known = record.remove(&object.id);
         if let Some(stack) = &object.stack {
-            let uid = memory
+            let now = memory
                 .applied(&object.id)
-                .map(|applied| applied.uid.clone())
-                .or(known.and_then(|known| known.uid));
+                .map(|applied| BTreeSet::from([applied.uid.clone()]));
+            let uids = now.or(known.map(|known| known.uids)).unwrap_or_default();
             record.insert(
                 object.id.clone(),
                 Recorded {
-                    uid,
+                    uids,
                     stacks: [stack.clone()].into(),
                 },
             );

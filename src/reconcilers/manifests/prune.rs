@@ -165,19 +165,14 @@ pub fn judge(
     let Some(uid) = live.uid.clone() else {
         return Verdict::Keep(KeptReason::NotOurs);
     };
-    match &recorded.uid {
-        // Deleted and created again by somebody else under the same name.
-        Some(known) if *known != uid => return Verdict::Forget,
-        Some(_) => {}
-        None => {
-            let labelled = live
-                .labels
-                .get(STACK_LABEL)
-                .is_some_and(|label| recorded.stacks.iter().any(|stack| stack.as_str() == label));
-            if !labelled {
-                return Verdict::Keep(KeptReason::NotOurs);
-            }
+    if recorded.uids.is_empty() {
+        let label = live.labels.get(STACK_LABEL);
+        if !label.is_some_and(|label| recorded.stacks.iter().any(|stack| stack.as_str() == label)) {
+            return Verdict::Keep(KeptReason::NotOurs);
         }
+    } else if !recorded.uids.contains(&uid) {
+        // Deleted and created again by somebody else under the same name.
+        return Verdict::Forget;
     }
     if is_protected(&live.annotations) {
         return Verdict::Keep(KeptReason::Protected);

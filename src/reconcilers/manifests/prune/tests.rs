@@ -136,11 +136,11 @@ fn live(uid: &str) -> LiveObject {
 fn only_the_very_object_that_was_applied_is_deleted() {
     let id = object("s", "a", "").id.clone();
     let known = Recorded {
-        uid: Some(Uid("u".into())),
+        uids: [Uid("u".into())].into(),
         stacks: [stack("s")].into(),
     };
     let unknown = Recorded {
-        uid: None,
+        uids: BTreeSet::new(),
         ..known.clone()
     };
     let delete = Verdict::Delete {
@@ -187,7 +187,7 @@ fn only_the_very_object_that_was_applied_is_deleted() {
 #[test]
 fn the_namespaces_of_kubernetes_and_the_inventory_are_never_pruned() {
     let known = Recorded {
-        uid: Some(Uid("u".into())),
+        uids: [Uid("u".into())].into(),
         stacks: [stack("s")].into(),
     };
     for name in RESERVED_NAMESPACES {

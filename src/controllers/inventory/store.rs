@@ -1,0 +1,231 @@
+//! Reading and changing the inventory ConfigMap: compare-and-swap on its resourceVersion, so that no writer's entry is
+//! ever lost, however many write at one time.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use backon::{BackoffBuilder, ExponentialBuilder};
+use kube::Client;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::controllers::cluster::{self, CallError, CallErrorKind};
+use crate::controllers::hands;
+use crate::host::{clock, entropy};
+use crate::reconcilers::inventory::records::{self, DocumentError, Documents, TooLarge};
+
+/// The ConfigMap's name.
+pub const NAME: &str = "stratum-addon-inventory";
+
+/// The first wait after a lost race; it doubles up to [`LAST_WAIT`], each with jitter.
+const FIRST_WAIT: Duration = Duration::from_millis(20);
+const LAST_WAIT: Duration = Duration::from_millis(1300);
+/// Tries before a writer gives up. Fifty writers at one time need about nine each.
+const TRIES: usize = 60;
+
+/// Why the inventory could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The API server.
+    #[error("cannot reach the inventory in ConfigMap {NAME}")]
+    Call(#[source] CallError),
+    /// Somebody edited it to something that is no inventory. Nothing is written while that stands.
+    #[error("the inventory in ConfigMap {NAME} cannot be read")]
+    Unreadable(#[source] DocumentError),
+    /// It would not fit. Nothing is written.
+    #[error(
+        "the inventory in ConfigMap {NAME} would not fit; split off objects into another cluster tool or fewer stacks"
+    )]
+    TooLarge(#[source] TooLarge),
+    /// A later leader has written. This one must not.
+    #[error("term {ours} ended: the inventory was written in term {stored}")]
+    StaleTerm {
+        /// The term of this writer.
+        ours: u64,
+        /// The term on record.
+        stored: u64,
+    },
+    /// The change itself was refused by its author.
+    #[error("the inventory is left as it is: {0}")]
+    Refused(String),
+    /// Every try lost a race.
+    #[error("the inventory in ConfigMap {NAME} could not be written in {TRIES} tries; others write it all the time")]
+    Contended,
+}
+
+/// The ConfigMap as it was read or written last.
+#[derive(Clone, Debug, Default)]
+pub struct Stored {
+    /// Its resourceVersion; none when it does not exist.
+    pub resource_version: Option<String>,
+    /// What it says.
+    pub documents: Documents,
+    data: BTreeMap<String, String>,
+    metadata: Metadata,
+}
+
+impl Stored {
+    /// The size of its data, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.data.iter().map(|(key, value)| key.len() + value.len()).sum()
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Metadata {
+    uid: Option<String>,
+    resource_version: Option<String>,
+    #[serde(default)]
+    labels: BTreeMap<String, String>,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct ConfigMap {
+    metadata: Metadata,
+    #[serde(default)]
+    data: BTreeMap<String, String>,
+}
+
+impl ConfigMap {
+    fn read(self) -> Result<Stored, StoreError> {
+        let documents = records::parse(&self.data, &self.metadata.annotations).map_err(StoreError::Unreadable)?;
+        Ok(Stored {
+            resource_version: self.metadata.resource_version.clone(),
+            documents,
+            data: self.data,
+            metadata: self.metadata,
+        })
+    }
+}
+
+/// Where the inventory is.
+#[derive(Clone)]
+pub struct Store {
+    client: Client,
+    namespace: String,
+}
+
+impl Store {
+    /// The inventory of a namespace, `kube-system` in every real cluster.
+    #[must_use]
+    pub fn new(client: Client, namespace: &str) -> Self {
+        Self {
+            client,
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    fn path(&self) -> String {
+        cluster::collection_path("", "v1", "configmaps", Some(&self.namespace))
+    }
+
+    /// Reads it; one that does not exist is empty and has no resourceVersion.
+    ///
+    /// # Errors
+    /// When the API server does not answer, or a document cannot be read.
+    pub async fn load(&self) -> Result<Stored, StoreError> {
+        let path = format!("{}/{NAME}", self.path());
+        match cluster::fetch::<ConfigMap>(&self.client, &path, "application/json").await {
+            Ok(config_map) => config_map.read(),
+            Err(error) if error.kind() == CallErrorKind::NotFound => Ok(Stored::default()),
+            Err(error) => Err(StoreError::Call(error)),
+        }
+    }
+
+    /// Changes it. `change` may be called more than once, each time with what is stored then, and must derive everything
+    /// from that; it is written only when it differs. `known` saves the first read. `term` is the leader's, none for a write
+    /// that every instance may make.
+    ///
+    /// # Errors
+    /// As [`Store::load`]; when the change is refused, too large, or of an ended term.
+    pub async fn commit(
+        &self,
+        known: Option<Stored>,
+        term: Option<u64>,
+        mut change: impl FnMut(&mut Documents) -> Result<(), StoreError> + Send,
+    ) -> Result<Stored, StoreError> {
+        let mut waits = ExponentialBuilder::default()
+            .with_min_delay(FIRST_WAIT)
+            .with_max_delay(LAST_WAIT)
+            .with_max_times(TRIES)
+            .build();
+        let mut known = known;
+        loop {
+            let stored = match known.take() {
+                Some(stored) => stored,
+                None => self.load().await?,
+            };
+            match self.swap(stored, term, &mut change).await? {
+                Some(written) => return Ok(written),
+                None => {
+                    let wait = waits.next().ok_or(StoreError::Contended)?;
+                    clock::sleep(wait.mul_f64(entropy::fraction())).await;
+                }
+            }
+        }
+    }
+
+    /// One try; `None` when another writer was faster.
+    async fn swap(
+        &self,
+        mut stored: Stored,
+        term: Option<u64>,
+        change: &mut (impl FnMut(&mut Documents) -> Result<(), StoreError> + Send),
+    ) -> Result<Option<Stored>, StoreError> {
+        let mut after = stored.documents.clone();
+        if let Some(ours) = term {
+            if ours < after.term {
+                return Err(StoreError::StaleTerm {
+                    ours,
+                    stored: after.term,
+                });
+            }
+            after.term = ours;
+        }
+        change(&mut after)?;
+        let mut compared = after.clone();
+        compared.term = stored.documents.term;
+        if compared == stored.documents && stored.resource_version.is_some() {
+            return Ok(Some(stored));
+        }
+        records::render(
+            &stored.documents,
+            &after,
+            &mut stored.data,
+            &mut stored.metadata.annotations,
+        )
+        .map_err(StoreError::Unreadable)?;
+        records::forecast(&stored.data).map_err(StoreError::TooLarge)?;
+        let body = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": NAME, "namespace": self.namespace, "uid": stored.metadata.uid, "resourceVersion": stored.resource_version,
+                "labels": stored.metadata.labels, "annotations": stored.metadata.annotations,
+            },
+            "data": stored.data,
+        });
+        match hands::store(
+            &self.client,
+            &self.path(),
+            NAME,
+            stored.resource_version.is_some(),
+            &body,
+        )
+        .await
+        {
+            Ok(live) => {
+                stored.resource_version = Some(live.resource_version);
+                stored.metadata.uid = live.uid.map(|uid| uid.0);
+                stored.documents = after;
+                Ok(Some(stored))
+            }
+            // 404: deleted between the read and the write; the next try creates it.
+            Err(error) if matches!(error.kind(), CallErrorKind::Conflict | CallErrorKind::NotFound) => Ok(None),
+            Err(error) => Err(StoreError::Call(error)),
+        }
+    }
+}

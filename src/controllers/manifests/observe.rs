@@ -1,0 +1,317 @@
+//! Reads the folder and the cluster into an [`Observed`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::{Error, Manifests, Observed, State, record, sources};
+use crate::controllers::cluster::{self, CallErrorKind};
+use crate::controllers::concern::chain;
+use crate::controllers::inventory::store::{StoreError, Stored};
+use crate::host::clock;
+use crate::host::folder::Listing;
+use crate::reconcilers::inventory::desired::{self, Verdict};
+use crate::reconcilers::manifests::STACK_LABEL;
+use crate::reconcilers::manifests::memory::{Drift, LiveObject, drift};
+use crate::reconcilers::manifests::report::{Refusal, RefusalReason};
+use crate::reconcilers::manifests::resolve::{Resolution, Resolved, resolve};
+use crate::reconcilers::manifests::resources::ResourceMap;
+use crate::reconcilers::manifests::source::sentinels::{DnsName, Host, Sentinel};
+use crate::reconcilers::manifests::source::{Declared, SentinelValues, sentinels_in};
+use crate::reconcilers::object::{GroupResource, ObjectId, StackName};
+
+/// Where the API server's address for workloads stands.
+const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
+/// How long the values of sentinels are believed.
+const VALUES_LAST: SignedDuration = SignedDuration::from_secs(60);
+
+impl Manifests {
+    /// Observes everything one pass needs. Nothing that has not changed is asked for again.
+    pub(super) async fn observe_folder(&self) -> Result<Observed, Error> {
+        let mut state = Arc::clone(&self.state).lock_owned().await;
+        let now = clock::now();
+        let (listing, state_back) = tokio::task::spawn_blocking(move || {
+            let listing = state.folder.read();
+            (listing, state)
+        })
+        .await
+        .map_err(Error::Task)?;
+        state = state_back;
+        let listing = listing.map_err(Error::Folder)?;
+        let stored = self.stored(&mut state).await?;
+        let mut refusals = Vec::new();
+        let values = self.values(&mut state, &listing, stored.as_ref().ok(), now).await?;
+        let skip = mismatched(&listing, stored.as_ref().ok(), &mut refusals);
+        let (pass, parsed) = (&mut *state, skip);
+        let sources = sources::read(&mut pass.parsed, &mut pass.seen, &listing, &values, &parsed);
+        refusals.extend(sources.refusals);
+        let key = (
+            listing.digest,
+            values,
+            stored
+                .as_ref()
+                .ok()
+                .and_then(|stored| stored.documents.desired.as_ref().map(|desired| desired.digest.clone())),
+        );
+        let declared: Vec<(Option<StackName>, &Declared)> = sources
+            .declared
+            .iter()
+            .flat_map(|(stack, all)| all.iter().map(move |one| (stack.clone(), one)))
+            .collect();
+        let resolution = self.resolution(pass, key, &declared).await?;
+        let mut observed = Observed {
+            state,
+            listing,
+            resolution,
+            refusals,
+            stored,
+            live: BTreeMap::new(),
+            now,
+        };
+        self.look_for_drift(&mut observed).await?;
+        Ok(observed)
+    }
+
+    /// The inventory: what was read or written last, unless somebody else has written since.
+    async fn stored(&self, state: &mut State) -> Result<Result<Stored, String>, Error> {
+        if let Some(stored) = &state.stored {
+            return Ok(Ok(stored.clone()));
+        }
+        match self.store.load().await {
+            Ok(stored) => {
+                state.stored = Some(stored.clone());
+                Ok(Ok(stored))
+            }
+            Err(error @ StoreError::Unreadable(_)) => Ok(Err(chain(&error))),
+            Err(error) => Err(Error::Inventory(error)),
+        }
+    }
+
+    /// The values of sentinels, from the cluster inputs and from cluster-info if a file asks for what stands there.
+    async fn values(
+        &self,
+        state: &mut State,
+        listing: &Listing,
+        stored: Option<&Stored>,
+        now: Timestamp,
+    ) -> Result<SentinelValues, Error> {
+        let inputs = stored.and_then(|stored| stored.documents.cluster_inputs.as_ref());
+        let mut values = SentinelValues {
+            cluster_dns: inputs.map(|inputs| inputs.cluster_dns),
+            cluster_domain: inputs.and_then(|inputs| DnsName::new(&inputs.cluster_domain).ok()),
+            dual_stack: inputs.map(|inputs| inputs.dual_stack),
+            storage_default: inputs.map(|inputs| inputs.storage_default),
+            ..SentinelValues::default()
+        };
+        let asks = |file: &crate::host::folder::SourceFile| {
+            std::str::from_utf8(&file.bytes).is_ok_and(|text| {
+                let used = sentinels_in(text);
+                used.contains(&Sentinel::ApiserverHost) || used.contains(&Sentinel::ApiserverPort)
+            })
+        };
+        // Scanning every file costs as much as reading it, so it is done only when the folder changed.
+        let known = state
+            .values
+            .as_ref()
+            .filter(|(_, at)| now.duration_since(*at) < VALUES_LAST);
+        if let (Some((before, _)), Some((digest, _))) = (known, &state.settled)
+            && *digest == listing.digest
+        {
+            values.apiserver_host.clone_from(&before.apiserver_host);
+            values.apiserver_port = before.apiserver_port;
+            return Ok(values);
+        }
+        if listing.files.iter().any(asks)
+            && let Some((host, port)) = self.server().await?
+        {
+            values.apiserver_host = Some(host);
+            values.apiserver_port = Some(port);
+        }
+        state.values = Some((values.clone(), now));
+        Ok(values)
+    }
+
+    /// Host and port of the server URL in kube-public/cluster-info.
+    async fn server(&self) -> Result<Option<(Host, u16)>, Error> {
+        let config_map: Value = match cluster::fetch(&self.client, CLUSTER_INFO, "application/json").await {
+            Ok(found) => found,
+            Err(error) if error.kind() == CallErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::Cluster(error)),
+        };
+        let kubeconfig = config_map["data"]["kubeconfig"].as_str().unwrap_or_default();
+        let kubeconfig: Option<Value> = serde_saphyr::from_str(kubeconfig).ok();
+        let server = kubeconfig
+            .as_ref()
+            .and_then(|kubeconfig| kubeconfig["clusters"][0]["cluster"]["server"].as_str());
+        Ok(server.and_then(|server| {
+            let uri: http::Uri = server.parse().ok()?;
+            Some((Host::new(uri.host()?).ok()?, uri.port_u16().unwrap_or(443)))
+        }))
+    }
+
+    /// Gives the declared objects their identities; discovery is asked again when a kind is unknown.
+    async fn resolution(
+        &self,
+        state: &mut State,
+        key: super::ResolutionKey,
+        declared: &[(Option<StackName>, &Declared)],
+    ) -> Result<Arc<Resolution>, Error> {
+        if let Some((known, resolution)) = &state.resolution
+            && *known == key
+            && resolution.refusals.iter().all(|refusal| {
+                refusal.reason != RefusalReason::UnknownKind && refusal.reason != RefusalReason::GroupUnavailable
+            })
+        {
+            return Ok(Arc::clone(resolution));
+        }
+        let mut resolution = None;
+        if let Some(served) = &state.served {
+            let tried = resolve(declared, served);
+            let unknown = |refusal: &Refusal| {
+                matches!(
+                    refusal.reason,
+                    RefusalReason::UnknownKind | RefusalReason::GroupUnavailable
+                )
+            };
+            resolution = Some(tried).filter(|tried| !tried.refusals.iter().any(unknown));
+        }
+        let resolution = match resolution {
+            Some(resolution) => resolution,
+            None => resolve(declared, &*self.discover(state).await?),
+        };
+        let resolution = Arc::new(resolution);
+        state.resolution = Some((key, Arc::clone(&resolution)));
+        Ok(resolution)
+    }
+
+    /// Asks the API server what it serves, and keeps the answer.
+    pub(super) async fn discover(&self, state: &mut State) -> Result<Arc<ResourceMap>, Error> {
+        let served = Arc::new(cluster::discover(&self.client).await.map_err(Error::Cluster)?);
+        state.served = Some(Arc::clone(&served));
+        Ok(served)
+    }
+
+    /// Lists the resources whose turn it is and forgets what no longer is as it was applied, so that it is sent again. The
+    /// turns are spread over the resync window. In the first pass of a process the list tells changed objects from
+    /// unchanged ones.
+    async fn look_for_drift(&self, observed: &mut Observed) -> Result<(), Error> {
+        let Observed {
+            state,
+            resolution,
+            live,
+            now,
+            stored,
+            ..
+        } = observed;
+        let own = stored
+            .as_ref()
+            .map(|stored| record::own(&stored.documents, &self.settings.node))
+            .unwrap_or_default();
+        let mut due: BTreeMap<GroupResource, Vec<Arc<Resolved>>> = BTreeMap::new();
+        let resources: BTreeSet<&GroupResource> = resolution.wanted.iter().map(|object| &object.id.resource).collect();
+        state.resync.retain(|resource, _| resources.contains(resource));
+        for object in &resolution.wanted {
+            let resource = &object.id.resource;
+            let turn = state.resync.get(resource).is_none_or(|at| at <= now);
+            let known =
+                state.memory.applied(&object.id).is_some() || own.contains_key(&object.id) || object.stack.is_none();
+            if turn && known {
+                due.entry(resource.clone()).or_default().push(Arc::clone(object));
+            }
+        }
+        let window = self.settings.resync;
+        for (index, resource) in resources.iter().enumerate() {
+            if state.resync.get(*resource).is_none_or(|at| at <= now) {
+                let again = !state.resync.contains_key(*resource);
+                state.resync.insert(
+                    (*resource).clone(),
+                    next_turn(*now, window, index, resources.len(), again),
+                );
+            }
+        }
+        for (resource, objects) in due {
+            let Some(served) = state
+                .served
+                .as_ref()
+                .and_then(|served| served.preferred(&resource).ok().cloned())
+            else {
+                continue;
+            };
+            let mut found = BTreeMap::new();
+            if objects.iter().any(|object| object.stack.is_some()) {
+                found = cluster::list(&self.client, &served, None, Some(STACK_LABEL))
+                    .await
+                    .map_err(Error::Cluster)?;
+            }
+            for object in objects {
+                if !found.contains_key(&object.id)
+                    && (object.stack.is_none() || state.memory.applied(&object.id).is_some())
+                {
+                    let looked = cluster::look(&self.client, &object.id, &object.version)
+                        .await
+                        .map_err(Error::Cluster)?;
+                    found.extend(looked.map(|live| (object.id.clone(), live)));
+                }
+                forget_if_drifted(state, &object, found.get(&object.id));
+                live.extend(found.remove_entry(&object.id));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn forget_if_drifted(state: &mut State, object: &Resolved, live: Option<&LiveObject>) {
+    let id: &ObjectId = &object.id;
+    if let Some(applied) = state.memory.applied(id) {
+        match drift(applied, object, live) {
+            Drift::None => {}
+            Drift::Gone | Drift::Replaced | Drift::Changed => state.memory.forget(id),
+        }
+    }
+}
+
+/// When a resource is compared next: its own place in the window at first, a window later from then on.
+fn next_turn(now: Timestamp, window: Duration, index: usize, of: usize, first: bool) -> Timestamp {
+    let share = if first {
+        #[expect(clippy::cast_precision_loss, reason = "a count of resources is far below 2^52")]
+        let place = (index + 1) as f64 / of.max(1) as f64;
+        window.mul_f64(place)
+    } else {
+        window
+    };
+    let share = SignedDuration::try_from(share).unwrap_or(SignedDuration::from_secs(300));
+    now.checked_add(share).unwrap_or(now)
+}
+
+/// The bundled stacks whose files are not the ones that were staged: refused for this pass.
+fn mismatched(listing: &Listing, stored: Option<&Stored>, refusals: &mut Vec<Refusal>) -> Vec<StackName> {
+    let Some(record) = stored.and_then(|stored| stored.documents.desired.as_ref()) else {
+        return Vec::new();
+    };
+    let files = listing
+        .files
+        .iter()
+        .map(|file| (file.path.as_str(), file.bytes.as_ref()));
+    match desired::verify(Some(record), files) {
+        Verdict::NoRecord | Verdict::Empty | Verdict::Matches => Vec::new(),
+        Verdict::Mismatch { expected, found } => {
+            for stack in &record.stacks {
+                refusals.push(Refusal {
+                    file: stack.to_string(),
+                    line: None,
+                    object: None,
+                    stack: Some(stack.to_string()),
+                    reason: RefusalReason::DigestMismatch,
+                    message: format!(
+                        "this bundled stack is not what generation {} recorded (digest {:.12}, found {found:.12}); stage the bundles again, or restore the files",
+                        record.generation, expected
+                    ),
+                });
+            }
+            record.stacks.clone()
+        }
+    }
+}

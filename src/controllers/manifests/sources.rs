@@ -1,0 +1,111 @@
+//! The files of a listing as declared objects, parsed again only where bytes or sentinel values changed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::host::folder::{FolderProblem, Listing, SourceFile};
+use crate::reconcilers::manifests::report::{Refusal, RefusalReason};
+use crate::reconcilers::manifests::source::cut::Cut;
+use crate::reconcilers::manifests::source::{self, Declared, SentinelValues, SourceError, SourceErrorKind};
+use crate::reconcilers::object::StackName;
+
+use super::seen::Seen;
+
+type Parsed = Result<Arc<Vec<Declared>>, SourceError>;
+
+/// Parsed files by path, with the digest of the bytes they were parsed from.
+#[derive(Default)]
+pub(super) struct Cache {
+    values: SentinelValues,
+    files: BTreeMap<String, ([u8; 32], Parsed)>,
+}
+
+/// What the files of a folder declare.
+pub(super) struct Sources {
+    pub(super) declared: Vec<(Option<StackName>, Arc<Vec<Declared>>)>,
+    pub(super) refusals: Vec<Refusal>,
+}
+
+/// Parses what changed, and collects everything. `skip` are stacks whose files must not be applied in this pass.
+pub(super) fn read(
+    cache: &mut Cache,
+    seen: &mut Seen,
+    listing: &Listing,
+    values: &SentinelValues,
+    skip: &[StackName],
+) -> Sources {
+    if cache.values != *values {
+        cache.values = values.clone();
+        cache.files.clear();
+    }
+    cache
+        .files
+        .retain(|path, _| listing.files.binary_search_by(|file| file.path.cmp(path)).is_ok());
+    let mut sources = Sources {
+        declared: Vec::new(),
+        refusals: listing.problems.iter().map(unreadable).collect(),
+    };
+    for file in &listing.files {
+        match one(cache, seen, file, values) {
+            Ok((Some(stack), _)) if skip.contains(&stack) => {}
+            Ok(found) => sources.declared.push(found),
+            Err(refusal) => sources.refusals.push(refusal),
+        }
+    }
+    sources
+}
+
+fn one(
+    cache: &mut Cache,
+    seen: &mut Seen,
+    file: &SourceFile,
+    values: &SentinelValues,
+) -> Result<(Option<StackName>, Arc<Vec<Declared>>), Refusal> {
+    let refuse = |line, reason, message: String| Refusal {
+        file: file.path.clone(),
+        line,
+        object: None,
+        stack: file.stack.clone(),
+        reason,
+        message,
+    };
+    let stack = file
+        .stack
+        .as_deref()
+        .map(str::parse::<StackName>)
+        .transpose()
+        .map_err(|error| refuse(None, RefusalReason::StackName, format!("{error}; rename the folder")))?;
+    if let Cut::EndsInsideADocument { line } = seen.judge(file) {
+        let message = "it ends inside a document that was longer before, as a half-written file does; it is left alone until it changes";
+        return Err(refuse(Some(line), RefusalReason::HalfWritten, message.to_owned()));
+    }
+    let parsed = match cache.files.get(&file.path) {
+        Some((digest, parsed)) if *digest == file.digest => parsed.clone(),
+        Some(_) | None => {
+            let parsed = source::parse(&file.path, &file.bytes, values).map(Arc::new);
+            cache.files.insert(file.path.clone(), (file.digest, parsed.clone()));
+            parsed
+        }
+    };
+    let declared = parsed.map_err(|error| {
+        let reason = match error.kind {
+            SourceErrorKind::Invalid => RefusalReason::Invalid,
+            SourceErrorKind::HalfWritten => RefusalReason::HalfWritten,
+            SourceErrorKind::UnresolvedSentinel => RefusalReason::UnresolvedSentinel,
+        };
+        refuse(error.line, reason, error.message)
+    })?;
+    seen.accept(file);
+    Ok((stack, declared))
+}
+
+fn unreadable(problem: &FolderProblem) -> Refusal {
+    Refusal {
+        file: problem.path.clone(),
+        line: None,
+        object: None,
+        stack: problem.stack.clone(),
+        reason: RefusalReason::Unreadable,
+        message: problem.message.clone(),
+    }
+}
