@@ -4,9 +4,11 @@
 //! No decision is taken here: a file of this layer reads the world into an owned value, hands it to a `decide`
 //! function, and carries out the plan that comes back.
 
+pub mod bootstrap;
 pub mod cluster;
 pub mod concern;
 pub mod connection;
 pub mod hands;
 pub mod inventory;
 pub mod manifests;
+pub mod once;

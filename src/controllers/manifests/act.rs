@@ -22,7 +22,7 @@ const SETTLE: Duration = Duration::from_millis(1050);
 
 impl Manifests {
     /// Carries out what was decided, and reports.
-    pub(super) async fn carry_out(&self, mut observed: Observed, plan: Plan) -> Result<Wake, Error> {
+    pub(super) async fn carry_out(&self, mut observed: Observed, plan: Plan) -> Result<(Wake, Report), Error> {
         let folder = self.settings.folder.display().to_string();
         let mut report = Report::new(&self.settings.node, &folder, observed.now);
         report.notes.clone_from(&observed.resolution.notes);
@@ -51,8 +51,8 @@ impl Manifests {
         }
         report.at = clock::now();
         let wake = wake(&observed.state, &report, observed.now, self.settings.resync);
-        self.reports.send_replace(Some(report));
-        Ok(wake)
+        self.reports.send_replace(Some(report.clone()));
+        Ok((wake, report))
     }
 
     /// Writes the record that must stand before anything is sent. The reason, when it cannot be written, is one for which

@@ -168,11 +168,11 @@ impl Manifests {
         )
     }
 
-    /// One pass, outside of the frame.
+    /// One pass, outside of the frame: when it wants to run again, and what it did.
     ///
     /// # Errors
     /// When the folder, the cluster or the inventory cannot be read or written.
-    pub async fn pass(&self) -> Result<Wake, Error> {
+    pub async fn pass_and_report(&self) -> Result<(Wake, Report), Error> {
         let observed = self.observe_folder().await?;
         let plan = self.plan(&observed);
         self.carry_out(observed, plan).await
@@ -233,6 +233,6 @@ impl Concern for Manifests {
     }
 
     async fn act(&self, observed: Observed, plan: apply::Plan) -> Result<Wake, Error> {
-        self.carry_out(observed, plan).await
+        self.carry_out(observed, plan).await.map(|(wake, _)| wake)
     }
 }
