@@ -3,6 +3,7 @@
 //! No client, no clock, no filesystem, no `async`. Concerns never import one another; what they share is a value in
 //! [`object`].
 
+pub mod election;
 pub mod inventory;
 pub mod manifests;
 pub mod object;
