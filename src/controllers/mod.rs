@@ -10,5 +10,7 @@ pub mod concern;
 pub mod connection;
 pub mod hands;
 pub mod inventory;
+pub mod leader;
 pub mod manifests;
+pub mod metrics;
 pub mod once;

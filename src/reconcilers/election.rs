@@ -57,6 +57,8 @@ pub struct Observed {
     changed: Duration,
     /// A deleted Lease forgets how many holders it had; we do not.
     transitions: i32,
+    /// Whether there has been a term at all.
+    terms_known: bool,
     /// The last Lease seen held, and when it changed last: deleting the object does not stop its holder.
     held_until: Option<Duration>,
 }
@@ -70,8 +72,17 @@ impl Observed {
                 self.held_until = holder(lease).map(|_| now + believed_duration(lease));
             }
         }
-        self.transitions = self.transitions.max(lease.as_ref().map_or(0, transitions));
+        if let Some(lease) = &lease {
+            self.remember(transitions(lease));
+        }
         self.lease = lease;
+    }
+
+    /// Makes sure that no term begins at or below `number`: one that was recorded elsewhere, by a holder of a Lease that
+    /// is gone since.
+    pub fn remember(&mut self, number: i32) {
+        self.transitions = self.transitions.max(number);
+        self.terms_known = true;
     }
 
     /// The resourceVersion last read.
@@ -196,8 +207,7 @@ fn stand(observed: &Observed, me: &Identity, now: Duration, wall: Timestamp) -> 
     let Some(lease) = &observed.lease else {
         return match observed.held_until {
             Some(until) if now < until => Action::Wait { until },
-            Some(_) => take(TakeReason::Missing, next),
-            None => take(TakeReason::Missing, observed.transitions),
+            Some(_) | None => take(TakeReason::Missing, if observed.terms_known { next } else { 0 }),
         };
     };
     match holder(lease) {

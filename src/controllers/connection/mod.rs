@@ -30,6 +30,8 @@ pub use fence::Fence;
 pub use kubeconfig::KubeconfigError;
 pub use service::RequestError;
 
+use super::metrics::RequestMetrics;
+
 /// How long requests in flight may go on over connections whose credentials were replaced.
 pub const OLD_CONNECTION_GRACE: Duration = Duration::from_secs(2);
 
@@ -50,10 +52,12 @@ pub struct ClientSettings {
     pub connect_limit: Duration,
     /// How often the files are compared.
     pub reload_interval: Duration,
+    /// Where requests are counted.
+    pub requests: RequestMetrics,
 }
 
 impl ClientSettings {
-    /// The usual limits: 30 s a request, 5 s a connection, files compared every 10 s.
+    /// The usual limits: 30 s a request, 5 s a connection, files compared every 10 s. Requests are counted for nobody.
     #[must_use]
     pub fn new(kubeconfig: impl Into<PathBuf>, role: &'static str) -> Self {
         Self {
@@ -62,6 +66,7 @@ impl ClientSettings {
             request_limit: Duration::from_secs(30),
             connect_limit: Duration::from_secs(5),
             reload_interval: Duration::from_secs(10),
+            requests: RequestMetrics::default(),
         }
     }
 }

@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use super::super::metrics::{ByRequest, Word};
 use super::connector::Connector;
 use super::credentials::{self, Credentials};
 use super::{ClientSettings, ConnectionError, Fence, OLD_CONNECTION_GRACE};
@@ -172,7 +173,7 @@ impl Requests {
         Ok(request)
     }
 
-    async fn send(self, request: Request<RequestBody>) -> Result<Response<LimitedBody>, RequestError> {
+    async fn send(&self, request: Request<RequestBody>) -> Result<Response<LimitedBody>, RequestError> {
         if self.shared.fence.as_ref().is_some_and(Fence::has_ended) {
             return Err(RequestError::Fenced);
         }
@@ -212,7 +213,21 @@ impl Service<Request<RequestBody>> for Requests {
     }
 
     fn call(&mut self, request: Request<RequestBody>) -> Self::Future {
-        self.clone().send(request).boxed()
+        let this = self.clone();
+        async move {
+            let settings = &this.shared.settings;
+            let method = method(request.method());
+            let result = this.send(request).await;
+            let status = result.as_ref().map_or("none", |response| class(response.status()));
+            let labels = ByRequest {
+                role: Word(settings.role),
+                method: Word(method),
+                status: Word(status),
+            };
+            settings.requests.requests.get_or_create(&labels).inc();
+            result
+        }
+        .boxed()
     }
 }
 
@@ -288,6 +303,29 @@ fn absolute(server: &Uri, request: &Uri) -> Result<Uri, RequestError> {
             .map_err(|source: http::uri::InvalidUri| RequestError::Url(source.into()))?,
     );
     Uri::from_parts(parts).map_err(|source| RequestError::Url(source.into()))
+}
+
+/// A method as a metric's label.
+fn method(method: &http::Method) -> &'static str {
+    match method.as_str() {
+        "GET" => "GET",
+        "POST" => "POST",
+        "PUT" => "PUT",
+        "PATCH" => "PATCH",
+        "DELETE" => "DELETE",
+        _ => "other",
+    }
+}
+
+/// A status as a metric's label.
+fn class(status: http::StatusCode) -> &'static str {
+    match status.as_u16() {
+        200..300 => "2xx",
+        300..400 => "3xx",
+        400..500 => "4xx",
+        500..600 => "5xx",
+        _ => "other",
+    }
 }
 
 /// Watches and followed logs have no end of their own.

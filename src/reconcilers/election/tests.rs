@@ -60,6 +60,13 @@ fn a_candidate_takes_what_is_free() {
         let (reason, number, _) = taken(stand_at(&seen(lease.clone(), at(3)), at(3)));
         assert_eq!((reason, number), want, "{lease:?}");
     }
+    let mut known = Observed::default();
+    known.remember(41);
+    assert_eq!(
+        taken(stand_at(&known, at(0))).1,
+        42,
+        "a term recorded elsewhere is not used again"
+    );
     let (.., empty) = taken(stand_at(&seen(Some(Lease::default()), at(0)), at(0)));
     assert_eq!(holder(&empty), Some("a_1"), "a Lease without a spec is free");
 }
