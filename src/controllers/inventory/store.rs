@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBuilder};
 use kube::Client;
-use serde::Deserialize;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 use crate::controllers::cluster::{self, CallError, CallErrorKind};
 use crate::controllers::hands;
@@ -62,6 +62,7 @@ pub struct Stored {
     pub documents: Documents,
     data: BTreeMap<String, String>,
     metadata: Metadata,
+    rest: Map<String, Value>,
 }
 
 impl Stored {
@@ -70,9 +71,23 @@ impl Stored {
     pub fn bytes(&self) -> usize {
         self.data.iter().map(|(key, value)| key.len() + value.len()).sum()
     }
+
+    /// The whole object to write.
+    fn body(&self, namespace: &str) -> Value {
+        let mut body = json!({"metadata": self.metadata, "data": self.data});
+        body["metadata"]["name"] = NAME.into();
+        body["metadata"]["namespace"] = namespace.into();
+        if let Value::Object(fields) = &mut body {
+            fields.extend(self.rest.clone());
+            fields.insert("apiVersion".to_owned(), "v1".into());
+            fields.insert("kind".to_owned(), "ConfigMap".into());
+        }
+        body
+    }
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+/// What is not ours (owners, finalizers, binary data) is carried along: a replace drops whatever it does not name.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     uid: Option<String>,
@@ -81,6 +96,8 @@ struct Metadata {
     labels: BTreeMap<String, String>,
     #[serde(default)]
     annotations: BTreeMap<String, String>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 #[derive(Deserialize)]
@@ -88,16 +105,21 @@ struct ConfigMap {
     metadata: Metadata,
     #[serde(default)]
     data: BTreeMap<String, String>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 impl ConfigMap {
-    fn read(self) -> Result<Stored, StoreError> {
+    fn read(mut self) -> Result<Stored, StoreError> {
         let documents = records::parse(&self.data, &self.metadata.annotations).map_err(StoreError::Unreadable)?;
+        // The API server keeps its own; sending them back only costs bytes.
+        self.metadata.rest.remove("managedFields");
         Ok(Stored {
             resource_version: self.metadata.resource_version.clone(),
             documents,
             data: self.data,
             metadata: self.metadata,
+            rest: self.rest,
         })
     }
 }
@@ -200,14 +222,7 @@ impl Store {
         )
         .map_err(StoreError::Unreadable)?;
         records::forecast(&stored.data).map_err(StoreError::TooLarge)?;
-        let body = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {
-                "name": NAME, "namespace": self.namespace, "uid": stored.metadata.uid, "resourceVersion": stored.resource_version,
-                "labels": stored.metadata.labels, "annotations": stored.metadata.annotations,
-            },
-            "data": stored.data,
-        });
+        let body = stored.body(&self.namespace);
         match hands::store(
             &self.client,
             &self.path(),
@@ -227,5 +242,38 @@ impl Store {
             Err(error) if matches!(error.kind(), CallErrorKind::Conflict | CallErrorKind::NotFound) => Ok(None),
             Err(error) => Err(StoreError::Call(error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_put_into_the_config_map_is_written_back() {
+        let read: ConfigMap = serde_json::from_value(json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "binaryData": {"b": "AA=="}, "data": {"note": "mine"},
+            "metadata": {
+                "name": NAME, "namespace": "n", "uid": "u", "resourceVersion": "7", "labels": {"l": "1"},
+                "finalizers": ["x/y"], "managedFields": [{}], "annotations": {"a": "1"},
+            },
+        }))
+        .unwrap();
+        assert_eq!(
+            read.read().unwrap().body("n"),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "binaryData": {"b": "AA=="}, "data": {"note": "mine"},
+                "metadata": {
+                    "name": NAME, "namespace": "n", "uid": "u", "resourceVersion": "7", "labels": {"l": "1"},
+                    "finalizers": ["x/y"], "annotations": {"a": "1"},
+                },
+            })
+        );
+        let new = Stored::default().body("n");
+        assert_eq!(new["metadata"]["name"], NAME);
+        assert!(
+            new["metadata"]["resourceVersion"].is_null(),
+            "a create names no version"
+        );
     }
 }

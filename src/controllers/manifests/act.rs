@@ -8,11 +8,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{Error, Manifests, Observed, State, record};
 use crate::controllers::concern::{Wake, chain};
+use crate::controllers::inventory::local_record;
 use crate::controllers::inventory::store::{StoreError, Stored};
+use crate::host::clock;
 use crate::host::folder::Listing;
-use crate::host::{clock, local_record};
 use crate::reconcilers::inventory::document::Entry;
-use crate::reconcilers::inventory::migration::{self, LocalRecord};
+use crate::reconcilers::inventory::migration;
 use crate::reconcilers::manifests::apply::{self, Plan};
 use crate::reconcilers::manifests::report::{Outcome, Refusal, RefusalReason, Report, Suspension};
 use crate::reconcilers::object::{ObjectId, StackName};
@@ -66,7 +67,7 @@ impl Manifests {
             return Ok(());
         }
         let (node, wanted) = (&self.settings.node, &observed.resolution.wanted);
-        let local = local(&self.settings.folder);
+        let local = local_record(&self.settings.folder);
         let committed = self
             .store
             .commit(Some(known), self.settings.term, |documents| {
@@ -206,18 +207,6 @@ impl From<String> for Refused {
             reason: RefusalReason::Unanswered,
             message,
         }
-    }
-}
-
-/// This node's `.applied.json`, parsed.
-pub(super) fn local(folder: &std::path::Path) -> LocalRecord {
-    match local_record::read(folder) {
-        local_record::LocalRecord::Absent => LocalRecord::Absent,
-        local_record::LocalRecord::Unreadable(problem) => LocalRecord::Unreadable(problem),
-        local_record::LocalRecord::Read(text) => match Entry::parse(&text) {
-            Ok(entry) => LocalRecord::Read(entry),
-            Err(error) => LocalRecord::Unreadable(format!("{}/.applied.json: {error}", folder.display())),
-        },
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use futures::StreamExt;
 use jiff::SignedDuration;
 
-use super::{Error, IN_FLIGHT, Manifests, Observed, act, record};
+use super::{Error, IN_FLIGHT, Manifests, Observed, record};
 use crate::controllers::cluster::{self, CallErrorKind};
-use crate::controllers::inventory::store;
+use crate::controllers::inventory::{local_record, store};
 use crate::controllers::{cluster::CallError, hands};
 use crate::reconcilers::inventory::migration::{ClusterState, PruneRecord, prune_record};
 use crate::reconcilers::manifests::STACK_LABEL;
@@ -83,7 +83,7 @@ impl Manifests {
         let open = inventory.is_none_or(|inventory| inventory.closed_at.is_none());
         // The Nodes and the local record matter only while the migration is open.
         let (nodes, local) = if open {
-            (self.control_plane().await?, act::local(&self.settings.folder))
+            (self.control_plane().await?, local_record(&self.settings.folder))
         } else {
             (
                 BTreeSet::new(),
