@@ -2,6 +2,7 @@
 //! layer is called.
 
 mod child_of;
+pub mod report;
 
 use std::process::ExitCode;
 

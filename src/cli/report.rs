@@ -7,7 +7,13 @@ use crate::reconcilers::manifests::report::{Counts, Report};
 /// The table of a report: a line for each stack, then every refusal, what stays, and why pruning waits.
 #[must_use]
 pub fn table(report: &Report) -> String {
-    let width = report.stacks.keys().map(String::len).chain([LOOSE.len()]).max().unwrap_or_default();
+    let width = report
+        .stacks
+        .keys()
+        .map(String::len)
+        .chain([LOOSE.len()])
+        .max()
+        .unwrap_or_default();
     let mut out = String::new();
     // Writing to a String cannot fail.
     let _ = writeln!(
@@ -38,8 +44,17 @@ pub fn table(report: &Report) -> String {
 const LOOSE: &str = "(loose files)";
 
 fn line(out: &mut String, name: &str, counts: &Counts, width: usize) {
-    let Counts { created, configured, unchanged, pruned, refused } = counts;
-    let _ = writeln!(out, "{name:<width$}  {created:>7}  {configured:>10}  {unchanged:>9}  {pruned:>6}  {refused:>7}");
+    let Counts {
+        created,
+        configured,
+        unchanged,
+        pruned,
+        refused,
+    } = counts;
+    let _ = writeln!(
+        out,
+        "{name:<width$}  {created:>7}  {configured:>10}  {unchanged:>9}  {pruned:>6}  {refused:>7}"
+    );
 }
 
 #[cfg(test)]

@@ -271,8 +271,7 @@ struct PartialMetadata {
     labels: Option<BTreeMap<String, String>>,
     #[serde(default)]
     annotations: Option<BTreeMap<String, String>>,
-    #[serde(default)]
-    owner_references: Vec<serde::de::IgnoredAny>,
+    owner_references: Option<Vec<serde::de::IgnoredAny>>,
     deletion_timestamp: Option<serde::de::IgnoredAny>,
 }
 
@@ -280,8 +279,8 @@ struct PartialMetadata {
 struct PartialList {
     #[serde(default)]
     metadata: PageMetadata,
-    #[serde(default)]
-    items: Vec<Partial>,
+    // Go writes an empty list as null.
+    items: Option<Vec<Partial>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -298,7 +297,7 @@ impl PartialMetadata {
             generation: self.generation,
             labels: self.labels.unwrap_or_default(),
             annotations: self.annotations.unwrap_or_default(),
-            owned: !self.owner_references.is_empty(),
+            owned: self.owner_references.is_some_and(|owners| !owners.is_empty()),
             terminating: self.deletion_timestamp.is_some(),
         }
     }
@@ -359,7 +358,7 @@ pub async fn list(
             AS_METADATA_LIST,
         )
         .await?;
-        for item in page.items {
+        for item in page.items.unwrap_or_default() {
             let id = ObjectId {
                 resource: served.resource.clone(),
                 namespace: item

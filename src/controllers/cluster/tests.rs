@@ -30,3 +30,11 @@ fn a_warning_is_read_out_of_its_header() {
         Some(r#"unknown field "spec.x""#)
     );
 }
+
+#[test]
+fn an_empty_list_may_be_null() {
+    let list: PartialList = serde_json::from_str(r#"{"metadata": {}, "items": null}"#).unwrap();
+    assert!(list.items.is_none());
+    let live = live_of(br#"{"metadata": {"name": "a", "ownerReferences": null, "labels": null}}"#).unwrap();
+    assert!(!live.owned);
+}
