@@ -14,3 +14,4 @@ pub mod leader;
 pub mod manifests;
 pub mod metrics;
 pub mod once;
+pub mod status;

@@ -6,6 +6,7 @@
 
 mod act;
 mod observe;
+pub mod preview;
 mod prune;
 mod record;
 mod seen;

@@ -70,7 +70,7 @@ impl Manifests {
     }
 
     /// What pruning may go by in this pass.
-    async fn prune_record(&self, observed: &Observed) -> Result<Result<Record, Suspension>, Error> {
+    pub(super) async fn prune_record(&self, observed: &Observed) -> Result<Result<Record, Suspension>, Error> {
         let stored = match &observed.stored {
             Ok(stored) => stored,
             Err(problem) => {
@@ -122,7 +122,7 @@ impl Manifests {
         Ok(found)
     }
 
-    fn gate(&self, observed: &Observed, settled: bool, complete: bool) -> Gate {
+    pub(super) fn gate(&self, observed: &Observed, settled: bool, complete: bool) -> Gate {
         let documents = observed
             .stored
             .as_ref()

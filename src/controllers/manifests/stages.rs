@@ -166,7 +166,7 @@ fn is_established(definition: &Result<Value, CallError>) -> bool {
 }
 
 /// What the API server said of an object, with the line of the field it names.
-fn refusal_of(object: &Resolved, error: &CallError, listing: &Listing) -> Refusal {
+pub(super) fn refusal_of(object: &Resolved, error: &CallError, listing: &Listing) -> Refusal {
     let reason = match error.kind() {
         CallErrorKind::Unanswered => RefusalReason::Unanswered,
         CallErrorKind::NotFound
