@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::{BoxStream, select};
@@ -25,6 +26,9 @@ use crate::reconcilers::inventory::records::Documents;
 
 /// The label of Nodes that run a control plane.
 pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+
+/// How soon to look again while the migration is open: nothing tells of a local record that was repaired.
+const WHILE_OPEN: Duration = Duration::from_secs(30);
 
 /// Where the migration stands, for metrics and status.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -205,7 +209,10 @@ impl Concern for InventorySync {
                 .map_err(SyncError::Retire)?;
         }
         self.report(&migration, &plan, stored.bytes());
-        Ok(Wake::Resync)
+        Ok(match plan.note {
+            Note::Closed | Note::Complete | Note::Recovery => Wake::Resync,
+            Note::Waiting | Note::LocalUnreadable | Note::NoControlPlane => Wake::After(WHILE_OPEN),
+        })
     }
 }
 
