@@ -4,14 +4,18 @@
 //! No decision is taken here: a file of this layer reads the world into an owned value, hands it to a `decide`
 //! function, and carries out the plan that comes back.
 
+pub mod admin;
 pub mod bootstrap;
 pub mod cluster;
 pub mod concern;
 pub mod connection;
 pub mod hands;
+pub mod health;
 pub mod inventory;
 pub mod leader;
 pub mod manifests;
 pub mod metrics;
 pub mod once;
+pub mod shutdown;
 pub mod status;
+pub mod telemetry;
