@@ -21,10 +21,12 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::sync::{oneshot, watch};
 
 mod exit;
+mod log;
 #[cfg(test)]
 mod tests;
 
 pub use exit::{Exit, Finished};
+pub use log::{log_lines, log_tail};
 
 /// The hidden subcommand of our executable that [`become_child_of`] serves.
 pub const SUBCOMMAND: &str = "child-of";
@@ -312,17 +314,6 @@ pub fn become_child_of(parent: u32, program: &OsStr, arguments: &[OsString]) -> 
         return io::Error::other(format!("process {parent} has ended already"));
     }
     Command::new(program).args(arguments).exec()
-}
-
-/// The last `lines` lines of a log, for a message about a child that died. An unreadable log is an empty one.
-#[must_use]
-pub fn log_tail(path: &Path, lines: usize) -> String {
-    let bytes = std::fs::read(path).unwrap_or_default();
-    let text = String::from_utf8_lossy(&bytes);
-    let all: Vec<&str> = text.lines().collect();
-    all.get(all.len().saturating_sub(lines)..)
-        .unwrap_or_default()
-        .join("\n")
 }
 
 type Order = (Command, mpsc::Sender<io::Result<Process>>);

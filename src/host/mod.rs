@@ -2,9 +2,11 @@
 //!
 //! Nothing here knows the Kubernetes API; what a cluster needs of the machine is decided elsewhere and done here.
 
+pub mod assets;
 pub mod atomic_file;
 pub mod child;
 pub mod clock;
+pub mod dev_plane;
 pub mod entropy;
 pub mod folder;
 pub mod kubeconfig;

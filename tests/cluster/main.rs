@@ -1,0 +1,7 @@
+//! The tier on a real API server: etcd and kube-apiserver as child processes, one pair for the whole test binary, one
+//! namespace for each test. A test that needs other settings, or that kills things, starts a pair of its own.
+//!
+//! Without the programs these tests fail and say what to do; they are never skipped.
+
+mod plane;
+mod support;
