@@ -2,22 +2,52 @@
 //! layer is called.
 
 mod child_of;
+mod dev;
+pub mod exit;
+pub mod printer;
 pub mod report;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use self::exit::Exit;
 
 /// Parses the command line, runs the command, and maps its outcome to the exit code table of the README.
 #[must_use]
 pub fn main() -> ExitCode {
-    match CommandLine::parse().command {
-        Command::ChildOf(arguments) => child_of::run(&arguments),
+    let command = match CommandLine::parse().command {
+        Command::ChildOf(arguments) => return child_of::run(&arguments),
+        other => other,
+    };
+    let result = tokio::runtime::Runtime::new()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(run(command)));
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            printer::stderr(&format!("error: {error:#}\n"));
+            Exit::Failed.into()
+        }
+    }
+}
+
+async fn run(command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::ChildOf(_) => Ok(Exit::Failed),
+        Command::Dev(arguments) => dev::run(arguments).await,
+        Command::Completions { shell } => {
+            let mut text = Vec::new();
+            clap_complete::generate(shell, &mut CommandLine::command(), "stratum", &mut text);
+            printer::stdout(&String::from_utf8_lossy(&text))?;
+            Ok(Exit::Done)
+        }
     }
 }
 
 #[derive(Debug, Parser)]
-#[command(version, about)]
+#[command(name = "stratum", version, about)]
 struct CommandLine {
     #[command(subcommand)]
     command: Command,
@@ -25,6 +55,13 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a control plane on loopback with the operator in it, over a manifests folder to play with
+    Dev(dev::Arguments),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
     #[command(hide = true)]
     ChildOf(child_of::Arguments),
 }

@@ -1,0 +1,194 @@
+//! `stratum dev`: a control plane on loopback with the operator in it, for trying things out.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use kube::Client;
+use kube::config::{
+    AuthInfo, Cluster, Context as KubeContext, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+};
+
+use super::exit::Exit;
+use super::report;
+use crate::controllers::bootstrap::{self, Facts};
+use crate::controllers::concern::Concern;
+use crate::controllers::connection::{self, ClientSettings};
+use crate::controllers::inventory::staging;
+use crate::controllers::inventory::store::Store;
+use crate::controllers::inventory::sync::InventorySync;
+use crate::controllers::manifests::{Manifests, Settings};
+use crate::controllers::once;
+use crate::host::assets::{Source, Tool};
+use crate::host::atomic_file::{self, Access};
+use crate::host::clock;
+use crate::host::dev_plane::{self, DevPlane};
+use crate::host::layout::Identity;
+use crate::reconcilers::inventory::desired::ClusterInputs;
+
+/// The node's name; nothing runs on it, it is there to be counted.
+const NODE: &str = "dev";
+const SYSTEM_NAMESPACE: &str = "kube-system";
+/// The stacks the manifests folder is seeded with.
+const SEEDS: [(&str, &str); 2] = [
+    (
+        "coredns/coredns.yaml",
+        include_str!("../../deploy/stacks/coredns/coredns.yaml"),
+    ),
+    ("hello/hello.yaml", include_str!("../../deploy/stacks/hello/hello.yaml")),
+];
+
+/// The flags of `stratum dev`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Where everything is kept; without it, a temporary folder that goes when the command ends
+    #[arg(long, value_name = "FOLDER", env = "STRATUM_DEV_DATA_DIR")]
+    data_dir: Option<PathBuf>,
+    /// Make one complete pass, print what it did, and end: 0 when everything was applied, 1 when anything was refused
+    #[arg(long)]
+    once: bool,
+}
+
+/// Runs the command.
+pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    let trampoline = std::env::current_exe().context("cannot tell which executable this is")?;
+    let source = Source::choose(|name| std::env::var_os(name), Some(trampoline.clone()))?;
+    let binaries = source.provide([Tool::Etcd, Tool::KubeApiserver]).await?;
+    let temporary = arguments.data_dir.is_none();
+    let data = match arguments.data_dir {
+        Some(folder) => folder,
+        None => std::env::temp_dir().join(format!("stratum-dev-{}", std::process::id())),
+    };
+    atomic_file::create_folder(&data, Access::Secret)?;
+    let data = data
+        .canonicalize()
+        .with_context(|| format!("cannot find {} again", data.display()))?;
+    let plane = DevPlane::start(&dev_plane::Settings::new(&data, binaries, trampoline)).await?;
+    let result = with_plane(&plane, arguments.once).await;
+    plane.stop(Duration::from_secs(20)).await?;
+    if temporary {
+        std::fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
+    }
+    result
+}
+
+async fn with_plane(plane: &DevPlane, once: bool) -> anyhow::Result<Exit> {
+    let layout = plane.layout();
+    let folder = layout.manifests();
+    prepare(plane).await?;
+    seed(&folder)?;
+    let deployer = connection::client(
+        &ClientSettings::new(layout.kubeconfig(Identity::Deployer), "deployer"),
+        None,
+    )
+    .await?;
+    let operator = connection::client(
+        &ClientSettings::new(layout.kubeconfig(Identity::Operator), "operator"),
+        None,
+    )
+    .await?;
+    let inputs = ClusterInputs {
+        cluster_dns: [10, 96, 0, 10].into(),
+        cluster_domain: "cluster.local".to_owned(),
+        dual_stack: false,
+        storage_default: false,
+    };
+    staging::record_cluster_inputs(&Store::new(operator.clone(), SYSTEM_NAMESPACE), &inputs).await?;
+    if !once {
+        bail!("not yet");
+    }
+    sync(&operator, &folder).await?;
+    let settings = Settings {
+        node: NODE.to_owned(),
+        folder,
+        state: layout.state(),
+        system_namespace: SYSTEM_NAMESPACE.to_owned(),
+        resync: Duration::from_secs(300),
+        max_share: None,
+        term: None,
+    };
+    let (manifests, _) = Manifests::new(settings, deployer);
+    let whole = once::complete_pass(&manifests).await?;
+    super::printer::stdout(&report::table(&whole))?;
+    Ok(if whole.is_complete() { Exit::Done } else { Exit::Failed })
+}
+
+/// Prepares the cluster for the operator, with a certificate that only exists here.
+async fn prepare(plane: &DevPlane) -> anyhow::Result<()> {
+    let credential = plane.bootstrap_credential(clock::now())?;
+    let authority = plane.authority();
+    let kubeconfig = Kubeconfig {
+        clusters: vec![NamedCluster {
+            name: "dev".to_owned(),
+            cluster: Some(Cluster {
+                server: Some(plane.server()),
+                certificate_authority_data: Some(base64(authority.as_bytes())),
+                ..Cluster::default()
+            }),
+            ..NamedCluster::default()
+        }],
+        auth_infos: vec![NamedAuthInfo {
+            name: "bootstrap".to_owned(),
+            auth_info: Some(AuthInfo {
+                client_certificate_data: Some(base64(credential.certificate.as_bytes())),
+                client_key_data: Some(base64(credential.key.expose().as_bytes()).into()),
+                ..AuthInfo::default()
+            }),
+            ..NamedAuthInfo::default()
+        }],
+        contexts: vec![NamedContext {
+            name: "dev".to_owned(),
+            context: Some(KubeContext {
+                cluster: "dev".to_owned(),
+                user: Some("bootstrap".to_owned()),
+                ..KubeContext::default()
+            }),
+            ..NamedContext::default()
+        }],
+        current_context: Some("dev".to_owned()),
+        ..Kubeconfig::default()
+    };
+    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    let client = Client::try_from(config)?;
+    let facts = Facts {
+        node: NODE.to_owned(),
+        server: plane.server(),
+        certificate_authority: authority,
+    };
+    bootstrap::prepare(&client, &facts).await?;
+    Ok(())
+}
+
+/// Seeds a manifests folder that does not exist yet. One that does is the user's.
+fn seed(folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        return Ok(());
+    }
+    for (path, text) in SEEDS {
+        let path = folder.join(path);
+        let Some(parent) = path.parent() else {
+            bail!("{} has no folder", path.display());
+        };
+        atomic_file::create_folder(parent, Access::Public)?;
+        atomic_file::write(&path, text.as_bytes(), Access::Public)?;
+    }
+    Ok(())
+}
+
+/// Publishes this node's record, so that the migration closes and pruning is on.
+async fn sync(client: &Client, folder: &Path) -> anyhow::Result<()> {
+    let (sync, _) = InventorySync::new(client.clone(), SYSTEM_NAMESPACE, NODE, folder.to_owned());
+    let namespace = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone())
+        .get(SYSTEM_NAMESPACE)
+        .await?;
+    let observed = sync.observe(Arc::new(namespace)).await?;
+    let plan = sync.decide(&observed, clock::now());
+    sync.act(observed, plan).await?;
+    Ok(())
+}
+
+fn base64(bytes: &[u8]) -> String {
+    let value = serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec())).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}

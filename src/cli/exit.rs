@@ -1,0 +1,30 @@
+//! The exit codes, one table for the whole program.
+
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// 0.
+    Done,
+    /// 1.
+    Failed,
+    /// 3: refused before any change.
+    Refused,
+    /// 4: leadership lost.
+    LeadershipLost,
+    /// 5: a `diff` found differences.
+    Differences,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(match exit {
+            Exit::Done => 0,
+            Exit::Failed => 1,
+            Exit::Refused => 3,
+            Exit::LeadershipLost => 4,
+            Exit::Differences => 5,
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! The one way to standard output and standard error.
+
+use std::io::{self, Write};
+
+/// Writes text to standard output. A reader that went away (`| head`) is no failure.
+///
+/// # Errors
+/// When it cannot be written for another reason.
+pub fn stdout(text: &str) -> io::Result<()> {
+    whole(anstream::stdout().lock(), text)
+}
+
+/// Writes text to standard error, where a failure to do so has nowhere to be told.
+pub fn stderr(text: &str) {
+    let _ = whole(anstream::stderr().lock(), text);
+}
+
+fn whole(mut stream: impl Write, text: &str) -> io::Result<()> {
+    match stream.write_all(text.as_bytes()).and_then(|()| stream.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
