@@ -125,7 +125,7 @@ pub enum Error {
         last: String,
         /// What the last question was answered with.
         #[source]
-        source: ProbeError,
+        source: Box<ProbeError>,
     },
 }
 
@@ -343,7 +343,8 @@ async fn ready(layout: &Layout, ports: Ports, limit: Duration) -> Result<(), Err
         let left = limit.saturating_sub(clock::monotonic().duration_since(started));
         match probe::readyz(&layout.pki(), ports.api_server, left.max(PROBE_INTERVAL)).await {
             Ok(()) => return Ok(()),
-            Err(source) if left.is_zero() => {
+            Err(error) if left.is_zero() => {
+                let source = Box::new(error);
                 let log = log(layout, API_SERVER);
                 return Err(Error::NotReady {
                     limit,
