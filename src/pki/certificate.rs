@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::{FromDer, X509Certificate};
 
@@ -163,6 +163,13 @@ impl Certificate {
         (self.details.not_before..=self.details.not_after).contains(&at)
     }
 
+    /// Whether it is time to renew it: less than 90 days, or a third of its life if that is shorter, are left.
+    #[must_use]
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        let life = self.details.not_after.duration_since(self.details.not_before);
+        self.details.not_after.duration_since(now) <= RENEWAL_WINDOW.min(life / 3)
+    }
+
     /// Checks that `signer` issued this certificate: names byte for byte, key identifiers, and the signature itself.
     /// Dates are not looked at.
     ///
@@ -183,6 +190,9 @@ impl Certificate {
         verified.map_err(|error| Error::Signature(Box::new(error)))
     }
 }
+
+/// The longest time before its end at which a certificate is renewed.
+const RENEWAL_WINDOW: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 

@@ -182,6 +182,25 @@ fn a_leaf_ends_with_its_signer_and_a_dead_signer_signs_nothing() {
     }
 }
 
+#[test]
+fn renewal_is_due_ninety_days_or_a_third_before_the_end() {
+    let authority = new_authority(KeyKind::default());
+    let days = |days: i64| SignedDuration::from_hours(24 * days);
+    for (lifetime, due) in [(365, 90), (30, 10)] {
+        let request = Request {
+            lifetime: days(lifetime),
+            ..request()
+        };
+        let certificate = new_leaf(&authority, &request).unwrap();
+        let end = certificate.details().not_after;
+        assert!(
+            !certificate.is_due(end - days(due) - SignedDuration::from_mins(5)),
+            "{lifetime}"
+        );
+        assert!(certificate.is_due(end - days(due)), "{lifetime}");
+    }
+}
+
 /// rcgen alone loses one of two OUs of an imported authority, and re-encodes its strings (rcgen 0.14.10).
 #[test]
 fn an_imported_authority_keeps_its_name_byte_for_byte() {

@@ -1,8 +1,8 @@
 //! The certificates and keys of the control plane, in the files and under the names kubeadm gives them.
 //!
-//! What is there and good stays. A leaf is renewed, with its key kept, when its signer, subject or names changed or a
-//! quarter of its life is left. An authority is never replaced: what one file of a pair is missing is an error, for
-//! everything the cluster stands on would silently change.
+//! What is there and good stays. A leaf is renewed, with its key kept, when its signer, subject or names changed or its
+//! renewal is due. An authority is never replaced: what one file of a pair is missing is an error, for everything the
+//! cluster stands on would silently change.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -271,13 +271,11 @@ impl Folder {
 /// Whether a leaf that was found can go on as what was asked for.
 fn is_good(certificate: &Certificate, signer: &Authority, request: &Request, key: &Key, now: Timestamp) -> bool {
     let details = certificate.details();
-    let life = details.not_after.duration_since(details.not_before);
-    let left = details.not_after.duration_since(now);
     // A renewal that would not end later is none.
     let is_last = details.not_after == signer.certificate().details().not_after;
     certificate.check_issued_by(signer.certificate()).is_ok()
         && certificate.is_in_date(now)
-        && (left > life / 4 || is_last)
+        && (!certificate.is_due(now) || is_last)
         && certificate.public_key_der() == key.public_key_der()
         && details.common_name.as_ref() == Some(&request.subject.common_name)
         && details.organizations == request.subject.organizations
