@@ -23,6 +23,9 @@ const PAGE: u32 = 500;
 pub(crate) const AS_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const AS_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
+/// How the refusal of an object begins that server-side apply cannot read.
+const UNTYPED: &str = "failed to create typed patch object";
+
 /// A request the API server did not grant.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
@@ -88,6 +91,8 @@ impl CallError {
                 409 => CallErrorKind::Conflict,
                 401 | 403 => CallErrorKind::Forbidden,
                 400 | 422 => CallErrorKind::Invalid,
+                // The API server answers 500 when an object does not fit its schema as far as server-side apply reads it.
+                500 if status.message.starts_with(UNTYPED) => CallErrorKind::Invalid,
                 429 | 500.. => CallErrorKind::Unanswered,
                 _ => CallErrorKind::Refused,
             },

@@ -177,11 +177,7 @@ pub(super) fn refusal_of(object: &Resolved, error: &CallError, listing: &Listing
     };
     let message = error.reason();
     let mut refusal = object.refusal(reason, message.clone());
-    if let Some(path) = message
-        .split("unknown field \"")
-        .nth(1)
-        .and_then(|rest| rest.split('"').next())
-    {
+    if let Some(path) = field_of(&message) {
         let text = listing
             .files
             .iter()
@@ -194,4 +190,13 @@ pub(super) fn refusal_of(object: &Resolved, error: &CallError, listing: &Listing
             .or(refusal.line);
     }
     refusal
+}
+
+/// The field a refusal is about, in the two forms the API server has: strict validation, and server-side apply.
+fn field_of(message: &str) -> Option<&str> {
+    if let Some((_, rest)) = message.split_once("unknown field \"") {
+        return rest.split('"').next();
+    }
+    let (_, rest) = message.split_once("): .")?;
+    rest.split(": ").next()
 }
