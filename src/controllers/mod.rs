@@ -16,6 +16,7 @@ pub mod leader;
 pub mod manifests;
 pub mod metrics;
 pub mod once;
+pub mod operator;
 pub mod shutdown;
 pub mod status;
 pub mod telemetry;
