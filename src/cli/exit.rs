@@ -9,6 +9,8 @@ pub enum Exit {
     Done,
     /// 1.
     Failed,
+    /// 2: wrong usage; nothing was tried. clap ends with it by itself.
+    Usage,
     /// 3: refused before any change.
     Refused,
     /// 4: leadership lost.
@@ -22,6 +24,7 @@ impl From<Exit> for ExitCode {
         Self::from(match exit {
             Exit::Done => 0,
             Exit::Failed => 1,
+            Exit::Usage => 2,
             Exit::Refused => 3,
             Exit::LeadershipLost => 4,
             Exit::Differences => 5,

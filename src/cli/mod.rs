@@ -2,8 +2,10 @@
 //! layer is called.
 
 mod child_of;
+mod config;
 mod dev;
 pub mod exit;
+mod operator;
 pub mod printer;
 pub mod report;
 
@@ -23,7 +25,12 @@ pub fn main() -> ExitCode {
     };
     let result = tokio::runtime::Runtime::new()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(run(command)));
+        .and_then(|runtime| {
+            let result = runtime.block_on(run(command));
+            // What still runs was given its time; it does not get more by being waited for.
+            runtime.shutdown_background();
+            result
+        });
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
@@ -37,6 +44,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::ChildOf(_) => Ok(Exit::Failed),
         Command::Dev(arguments) => dev::run(arguments).await,
+        Command::Operator(arguments) => operator::run(arguments).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "stratum", &mut text);
@@ -57,6 +65,8 @@ struct CommandLine {
 enum Command {
     /// Run a control plane on loopback with the operator in it, over a manifests folder to play with
     Dev(dev::Arguments),
+    /// Run the cluster's own controllers; a supervisor starts it again whenever it ends
+    Operator(operator::Arguments),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -1,0 +1,169 @@
+//! `/etc/stratum/config.yaml`: one section for each command, unknown keys refused with their line.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// Why the file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ConfigError {
+    #[error("reading {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    // The parser's text has the line, and a picture of it below: the first line is enough.
+    #[error("{}: {reason}", path.display())]
+    Parse { path: PathBuf, reason: String },
+}
+
+/// The whole file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ConfigFile {
+    pub(crate) operator: OperatorSection,
+}
+
+/// Section `operator`. What is not set is left to flags, environment and defaults.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct OperatorSection {
+    pub(crate) kubeconfig: Option<PathBuf>,
+    pub(crate) deployer_kubeconfig: Option<PathBuf>,
+    pub(crate) node_name: Option<String>,
+    pub(crate) manifests_dir: Option<PathBuf>,
+    pub(crate) state_dir: Option<PathBuf>,
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) tls: TlsSection,
+    pub(crate) log: LogSection,
+    pub(crate) resync: Option<String>,
+    pub(crate) prune: PruneSection,
+    pub(crate) drain: Option<String>,
+}
+
+/// `operator.tls`: PEM files, for an address other than loopback.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct TlsSection {
+    pub(crate) certificate: Option<PathBuf>,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) client_ca: Option<PathBuf>,
+}
+
+/// `operator.log`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct LogSection {
+    pub(crate) format: Option<String>,
+    pub(crate) level: Option<String>,
+}
+
+/// `operator.prune`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct PruneSection {
+    pub(crate) max_share: Option<f64>,
+}
+
+impl ConfigFile {
+    /// Reads the file at `path`. One that is not there counts as empty, unless somebody `named` it.
+    pub(crate) fn load(path: &Path, named: bool) -> Result<Self, ConfigError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(path, &text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && !named => Ok(Self::default()),
+            Err(source) => Err(ConfigError::Read {
+                path: path.to_owned(),
+                source,
+            }),
+        }
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        if text
+            .lines()
+            .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'))
+        {
+            return Ok(Self::default());
+        }
+        serde_saphyr::from_str(text).map_err(|error| ConfigError::Parse {
+            path: path.to_owned(),
+            reason: one_line(&error.without_snippet().to_string()),
+        })
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<ConfigFile, String> {
+        ConfigFile::parse(Path::new("/c.yaml"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn every_key_is_read() {
+        let text = "operator:\n  kubeconfig: /k\n  deployerKubeconfig: /d\n  nodeName: n\n  manifestsDir: /m\n  \
+                    stateDir: /s\n  listen: '[::1]:9'\n  tls: {certificate: /c, key: /y, clientCa: /a}\n  \
+                    log: {format: json, level: debug}\n  resync: 1m\n  prune: {maxShare: 0.5}\n  drain: 3s\n";
+        let OperatorSection {
+            kubeconfig,
+            deployer_kubeconfig,
+            node_name,
+            manifests_dir,
+            state_dir,
+            listen,
+            tls,
+            log,
+            resync,
+            prune,
+            drain,
+        } = parse(text).unwrap().operator;
+        for path in [
+            kubeconfig,
+            deployer_kubeconfig,
+            manifests_dir,
+            state_dir,
+            tls.certificate,
+            tls.key,
+            tls.client_ca,
+        ] {
+            assert!(path.is_some());
+        }
+        for word in [node_name, log.format, log.level, resync, drain] {
+            assert!(word.is_some());
+        }
+        assert_eq!(listen, "[::1]:9".parse().ok());
+        assert_eq!(prune.max_share, Some(0.5));
+    }
+
+    #[test]
+    fn an_empty_file_is_no_file() {
+        for text in ["", "\n# nothing\n", "operator: {}\n"] {
+            assert_eq!(parse(text).unwrap(), ConfigFile::default(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused_with_its_line() {
+        for (text, line, word) in [
+            ("operator:\n  nodeName: a\n  colour: red\n", "line 3", "colour"),
+            ("operator:\n  prune:\n    maxshare: 1\n", "line 3", "maxshare"),
+            ("operatr: {}\n", "line 1", "operatr"),
+            ("operator:\n  nodeName: a\n  nodeName: b\n", "line 3", "nodeName"),
+            ("operator:\n  listen: 9440\n", "line 2", ""),
+        ] {
+            let error = parse(text).unwrap_err();
+            assert!(
+                error.contains(line) && error.contains(word) && error.contains("/c.yaml"),
+                "{error}"
+            );
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+}
