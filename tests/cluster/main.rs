@@ -7,3 +7,4 @@
 mod manifests;
 mod plane;
 mod support;
+mod yaml_parity;

@@ -1,7 +1,7 @@
 //! A file's text -> its documents, each with the line it starts at.
 //!
 //! Splitting comes before parsing so that a byte order mark or an error belongs to one document, and so that nothing is
-//! lost: kubectl's own splitter drops what stands behind `---` on its line and what follows `...`.
+//! lost: kubectl drops what follows `...`, and refuses text that stands behind `---` on its line, as we do.
 
 /// One piece of a file between two boundaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubectl_would_drop_is_doubtful() {
+    fn text_behind_a_boundary_is_doubtful() {
         assert_eq!(split("a: 1\n--- b\n"), Err(2));
         assert_eq!(split("---{}\n"), Err(1));
         assert_eq!(split("-----BEGIN\n"), Err(1));

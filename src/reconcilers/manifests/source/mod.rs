@@ -1,10 +1,11 @@
 //! Bytes of a file -> declared objects, read as kubectl reads them.
 //!
-//! Everything here is pure: bytes in, [`Declared`] or one [`SourceError`] out. What kubectl would drop or change in
-//! silence (a second `...` document, a duplicate key, a half-written tail) is an error that names file and line.
+//! Everything here is pure: bytes in, [`Declared`] or one [`SourceError`] out. What kubectl would change in silence (a
+//! duplicate key, an unquoted value that tools read differently, a half-written tail) is an error that names file and
+//! line; the one thing it drops in silence, documents after `...`, is read.
 //!
 //! - [`documents`]: where a file's documents start and end.
-//! - [`value`] and [`scalar`]: a document's text as a JSON value.
+//! - [`value`], [`scalar`] and [`json`]: a document's text as a JSON value.
 //! - [`object`]: a value as Kubernetes objects.
 //! - [`sentinels`]: the tokens that stand for a value of the cluster.
 //! - [`cut`]: whether a file was cut short since the last look.
@@ -12,6 +13,7 @@
 
 pub mod cut;
 mod documents;
+mod json;
 pub mod line;
 mod object;
 mod scalar;
@@ -93,7 +95,7 @@ pub fn parse(file: &str, bytes: &[u8], values: &SentinelValues) -> Result<Vec<De
     let documents = documents::split(&text).map_err(|line| {
         error(
             Some(line),
-            "text follows --- on the same line, which kubectl drops; put it on a line of its own".to_owned(),
+            "text follows --- on the same line, which kubectl refuses; put it on a line of its own".to_owned(),
         )
     })?;
     let mut declared = Vec::new();
@@ -119,6 +121,13 @@ fn whole_text<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, SourceError> {
         kind,
         message: message.to_owned(),
     };
+    if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
+        return Err(error(
+            0,
+            SourceErrorKind::Invalid,
+            "it is UTF-16 text; save it as UTF-8",
+        ));
+    }
     if let Some(at) = bytes.iter().position(|b| *b == 0) {
         let message = "it holds a NUL byte, as a file does whose writer or machine stopped half way; write it again";
         return Err(error(at, SourceErrorKind::HalfWritten, message));

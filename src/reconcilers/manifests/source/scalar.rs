@@ -46,7 +46,8 @@ pub(super) fn plain(text: &str) -> Plain {
         _ => {}
     }
     match text.as_bytes()[0] {
-        b'.' => float(text).map_or(Plain::Text, Plain::Number),
+        // Go's `ParseFloat` lets an underscore stand between two digits.
+        b'.' => float(&text.replace('_', "")).map_or(Plain::Text, Plain::Number),
         b'0'..=b'9' | b'+' | b'-' => {
             let digits = text.replace('_', "");
             integer(&digits)
@@ -72,6 +73,10 @@ fn integer(text: &str) -> Option<Number> {
         two if two.len() == 2 && two.starts_with('0') => (8, &magnitude[1..]),
         _ => (10, magnitude),
     };
+    // The library takes `0b` off by hand and parses what is left, a sign included.
+    if base == 2 && sign.is_empty() && digits.starts_with(['+', '-']) {
+        return i64::from_str_radix(digits, base).ok().map(Number::from);
+    }
     if digits.starts_with(['+', '-']) {
         return None;
     }

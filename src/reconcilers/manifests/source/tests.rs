@@ -97,6 +97,11 @@ fn half_written_files() {
     assert_eq!(cut.kind, SourceErrorKind::HalfWritten);
     let latin = parse("f", b"a: 1\nb: \xe9x\n", &SentinelValues::default()).unwrap_err();
     assert_eq!((latin.kind, latin.line), (SourceErrorKind::Invalid, Some(2)));
+    for wide in [&b"\xff\xfea\0:\0 \x001\0\n\0"[..], b"\xfe\xff\0a\0:\0 \x001\0\n"] {
+        let wide = parse("f", wide, &SentinelValues::default()).unwrap_err();
+        assert_eq!(wide.kind, SourceErrorKind::Invalid);
+        assert!(wide.message.contains("UTF-16"), "{wide}");
+    }
 }
 
 #[test]

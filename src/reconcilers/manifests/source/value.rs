@@ -3,12 +3,10 @@
 //! serde-saphyr comes closest to kubectl. Where it reads a document differently, the document is refused with what to
 //! write instead: two tools that read one file differently are worse than an error.
 
-use std::fmt;
+use granit_parser::{Event, Parser, ScalarStyle, StructureStyle, Tag};
+use serde_json::{Number, Value};
 
-use granit_parser::{Event, Parser, ScalarStyle, Tag};
-use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
-
+use super::json::json_values;
 use super::scalar::{Plain, plain, whole_number};
 
 /// Nodes of one document: an 8 MiB file of nothing but `- a` has more; no Kubernetes object does.
@@ -32,7 +30,10 @@ pub(super) struct ValueError {
 pub(super) fn values(text: &str, first_line: usize) -> Result<Vec<Value>, ValueError> {
     let mut values = match json_values(text, first_line)? {
         Some(values) => values,
-        None => vec![yaml(text, first_line)?],
+        None => {
+            old_line_breaks(text, first_line)?;
+            vec![yaml(text, first_line)?]
+        }
     };
     values.iter_mut().for_each(settle);
     Ok(values)
@@ -68,6 +69,21 @@ fn yaml(text: &str, first_line: usize) -> Result<Value, ValueError> {
     })
 }
 
+/// YAML 1.1, and so kubectl, ends a line at three characters that YAML 1.2 takes for text: a comment that holds one goes
+/// on as content. The escapes mean the same to both.
+fn old_line_breaks(text: &str, first_line: usize) -> Result<(), ValueError> {
+    let Some(at) = text.find(['\u{85}', '\u{2028}', '\u{2029}']) else {
+        return Ok(());
+    };
+    Err(ValueError {
+        line: Some(first_line + text[..at].matches('\n').count()),
+        message:
+            "it holds an invisible line break character (U+0085, U+2028 or U+2029), which kubectl reads as the end of \
+                  the line; remove it, or write \\u0085, \\u2028 or \\u2029 in a double-quoted text"
+                .to_owned(),
+    })
+}
+
 enum Frame {
     /// In a mapping; how many nodes of it came before: an even number means that a key is next.
     Mapping(usize),
@@ -86,6 +102,8 @@ fn same_as_kubectl(
         granit_parser::options! { emit_comments: false, block_nesting_limit: MAX_DEPTH + 1 },
     );
     let mut frames: Vec<Frame> = Vec::new();
+    // How each of them is written; whatever is inside brackets or braces is written so, too.
+    let mut flow = Vec::new();
     for next in parser {
         let Ok((event, span)) = next else { return Ok(()) };
         let refuse = |message: String| ValueError {
@@ -94,6 +112,7 @@ fn same_as_kubectl(
         };
         if matches!(event, Event::SequenceEnd | Event::MappingEnd) {
             frames.pop();
+            flow.pop();
         }
         if !matches!(
             event,
@@ -110,27 +129,26 @@ fn same_as_kubectl(
         };
         match &event {
             Event::Scalar(scalar, style, _, tag) => {
-                let tag = tag.as_deref();
-                check_tag(tag, &["str", "binary"]).map_err(&refuse)?;
-                if is_key && !is_first && scalar == "<<" && *style == ScalarStyle::Plain {
-                    // For kubectl a later merge overrides the keys above it, for YAML it never does.
-                    return Err(refuse(
-                        "<< has to be the first key of its mapping; move it up".to_owned(),
-                    ));
-                }
-                if *style == ScalarStyle::Plain && tag.is_none() {
-                    check_plain(scalar, is_key, options).map_err(refuse)?;
-                } else if is_key && tag.is_some() {
-                    return Err(refuse("a key has a tag; remove it and quote the key".to_owned()));
-                }
+                let place = Place {
+                    is_key,
+                    is_first,
+                    several_lines: span.start.line() != span.end.line(),
+                    in_flow: flow.last() == Some(&StructureStyle::Flow),
+                    rest: span
+                        .byte_range()
+                        .and_then(|range| text.get(range.end..))
+                        .unwrap_or_default(),
+                };
+                check_scalar(scalar, *style, tag.as_deref(), &place, options).map_err(refuse)?;
             }
-            Event::SequenceStart(_, _, tag) | Event::MappingStart(_, _, tag) => {
+            Event::SequenceStart(structure, _, tag) | Event::MappingStart(structure, _, tag) => {
                 check_tag(tag.as_deref(), &["seq", "map"]).map_err(&refuse)?;
                 if is_key {
                     return Err(refuse("a key is a list or a mapping; a key has to be text".to_owned()));
                 }
                 let mapping = matches!(event, Event::MappingStart(..));
                 frames.push(if mapping { Frame::Mapping(0) } else { Frame::Sequence });
+                flow.push(*structure);
             }
             Event::Alias(_) if is_key => {
                 return Err(refuse("a key is an alias (*name); write the key itself".to_owned()));
@@ -139,6 +157,46 @@ fn same_as_kubectl(
         }
     }
     Ok(())
+}
+
+/// Where a scalar stands.
+struct Place<'a> {
+    is_key: bool,
+    /// It is its mapping's first key.
+    is_first: bool,
+    several_lines: bool,
+    /// Between brackets or braces.
+    in_flow: bool,
+    /// The text that follows.
+    rest: &'a str,
+}
+
+fn check_scalar(
+    scalar: &str,
+    style: ScalarStyle,
+    tag: Option<&Tag>,
+    place: &Place<'_>,
+    options: &dyn Fn() -> serde_saphyr::Options,
+) -> Result<(), String> {
+    check_tag(tag, &["str", "binary"])?;
+    if place.is_key && place.in_flow && place.several_lines {
+        return Err("a key goes over several lines, which kubectl refuses".to_owned());
+    }
+    let plain = style == ScalarStyle::Plain;
+    if plain && place.in_flow {
+        check_flow(scalar, place.rest)?;
+    }
+    if place.is_key && !place.is_first && plain && scalar == "<<" {
+        // For kubectl a later merge overrides the keys above it, for YAML it never does.
+        return Err("<< has to be the first key of its mapping; move it up".to_owned());
+    }
+    if plain && tag.is_none() {
+        check_plain(scalar, place.is_key, options)
+    } else if place.is_key && tag.is_some() {
+        Err("a key has a tag; remove it and quote the key".to_owned())
+    } else {
+        Ok(())
+    }
 }
 
 fn check_tag(tag: Option<&Tag>, known: &[&str]) -> Result<(), String> {
@@ -157,6 +215,18 @@ fn check_tag(tag: Option<&Tag>, known: &[&str]) -> Result<(), String> {
     }
 }
 
+/// A plain scalar between brackets or braces, followed by `rest`. YAML 1.1 ends it at a `?` and takes a `:` into it that
+/// stands before a closing bracket: `{a:}` has the key `a:` for kubectl and `a` for everybody else.
+fn check_flow(scalar: &str, rest: &str) -> Result<(), String> {
+    let mut rest = rest.chars();
+    let colon_joins = rest.next() == Some(':') && matches!(rest.next(), Some(',' | '[' | ']' | '{' | '}'));
+    if colon_joins || scalar.starts_with(':') || scalar.contains('?') {
+        Err("kubectl reads a : or ? here differently; quote the text, and put a space behind the : of a key".to_owned())
+    } else {
+        Ok(())
+    }
+}
+
 fn check_plain(scalar: &str, is_key: bool, options: &dyn Fn() -> serde_saphyr::Options) -> Result<(), String> {
     if is_ordinary(scalar) {
         return Ok(());
@@ -166,7 +236,8 @@ fn check_plain(scalar: &str, is_key: bool, options: &dyn Fn() -> serde_saphyr::O
         let same = match &meaning {
             Plain::Text => true,
             Plain::Bool(b) => scalar == b.to_string(),
-            Plain::Number(n) => scalar == n.to_string(),
+            // kubectl rounds a key that is a float to single precision, and fails on one beyond 2^63.
+            Plain::Number(n) => n.is_i64() && scalar == n.to_string(),
             Plain::Null | Plain::NotJson => false,
         };
         return if same {
@@ -256,83 +327,13 @@ fn settle(value: &mut Value) {
     }
 }
 
+/// The parser's message on one line, without its advice to the programmer.
 fn one_line(message: &str) -> String {
-    message.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
-/// The JSON values of a text that starts with `{`, or `None` if it is no JSON (YAML's flow style starts so, too).
-fn json_values(text: &str, first_line: usize) -> Result<Option<Vec<Value>>, ValueError> {
-    if !text.trim_start().starts_with('{') {
-        return Ok(None);
-    }
-    let mut values = Vec::new();
-    for next in serde_json::Deserializer::from_str(text).into_iter::<Strict>() {
-        match next {
-            Ok(Strict(value)) => values.push(value),
-            Err(error) if error.is_data() => {
-                let line = Some(first_line + error.line().max(1) - 1);
-                let message = error.to_string();
-                let message = message.split(" at line ").next().unwrap_or_default().to_owned();
-                return Err(ValueError { line, message });
-            }
-            Err(_) => return Ok(None),
-        }
-    }
-    Ok(Some(values))
-}
-
-/// A JSON value whose keys are all different.
-struct Strict(Value);
-
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(StrictVisitor).map(Strict)
-    }
-}
-
-struct StrictVisitor;
-
-impl<'de> Visitor<'de> for StrictVisitor {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON value")
-    }
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(value.into())
-    }
-    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(Number::from_f64(value).map_or(Value::Null, Value::Number))
-    }
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(value.into())
-    }
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(Strict(item)) = seq.next_element()? {
-            items.push(item);
-        }
-        Ok(Value::Array(items))
-    }
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Value, A::Error> {
-        let mut map = Map::new();
-        while let Some((key, Strict(value))) = access.next_entry::<String, Strict>()? {
-            if map.contains_key(&key) {
-                return Err(A::Error::custom(format!("duplicate mapping key: {key}")));
-            }
-            map.insert(key, value);
-        }
-        Ok(Value::Object(map))
-    }
+    message
+        .replace(", set DuplicateKeyPolicy in Options if acceptable", "")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 #[cfg(test)]

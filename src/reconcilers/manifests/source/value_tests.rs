@@ -87,6 +87,31 @@ fn refused_with_line() {
 }
 
 #[test]
+fn yaml_1_1_is_read_by_kubectl() {
+    refused("a: 1\nb: x\u{2028}y\n", 2, "line break");
+    refused("a: 1\n# note\u{85}b: 2\n", 2, "line break");
+    assert_eq!(one("a: \"x\\u2028y\"\n"), json!({"a": "x\u{2028}y"}));
+    assert_eq!(
+        one("{\"a\": \"x\u{2028}y\"}\n"),
+        json!({"a": "x\u{2028}y"}),
+        "JSON has no such rule"
+    );
+    refused("a: 1\nb: {a:}\n", 2, "space behind the :");
+    refused("a: [b:]\n", 1, "space behind the :");
+    refused("a: {b:,c: d}\n", 1, "space behind the :");
+    refused("a: [http://x/?q=1]\n", 1, "quote the text");
+    refused("a: [?b]\n", 1, "quote the text");
+    refused("a: [:b]\n", 1, "quote the text");
+    refused("a: {x\n  y: 1}\n", 1, "several lines");
+    assert_eq!(
+        one("a: {b: http://x/y, c: 'x?y', \"d\":1}\ne: http://x/?q=1\nf: :g\n"),
+        json!({"a": {"b": "http://x/y", "c": "x?y", "d": 1}, "e": "http://x/?q=1", "f": ":g"})
+    );
+    refused("a: 1\n3.14159265358979: v\n", 2, "quote it");
+    refused("18446744073709551615: v\n", 1, "quote it");
+}
+
+#[test]
 fn what_differs_from_kubectl_is_refused_or_the_same() {
     for text in [
         "nan",
@@ -130,6 +155,11 @@ fn what_differs_from_kubectl_is_refused_or_the_same() {
         "18446744073709551616",
         "0777777777777777777777",
         "1,000",
+        ".5_0",
+        "._5",
+        "0b-1",
+        "0b+1",
+        "-0b-1",
         "١",
     ] {
         let Ok(got) = values(&format!("a: {text}\n"), 1) else {
@@ -168,5 +198,6 @@ fn a_bomb_stops_early() {
 fn lines_are_the_files() {
     let error = values("a: 1\na: 2\n", 41).unwrap_err();
     assert_eq!(error.line, Some(42));
+    assert_eq!(error.message, "duplicate mapping key: a at line 42, column 1");
     assert!(!error.message.contains("line 2"), "{error:?}");
 }
