@@ -1,5 +1,6 @@
 //! `stratum dev`: a control plane on loopback with the operator in it, for trying things out.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +11,23 @@ use kube::config::{
     AuthInfo, Cluster, Context as KubeContext, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
 };
 
+use tokio_util::sync::CancellationToken;
+
 use super::exit::Exit;
-use super::report;
+use super::{printer, report};
+use crate::controllers::admin::AdminSettings;
 use crate::controllers::bootstrap::{self, Facts};
 use crate::controllers::concern::Concern;
+use crate::controllers::concerns;
 use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::inventory::staging;
 use crate::controllers::inventory::store::Store;
 use crate::controllers::inventory::sync::InventorySync;
 use crate::controllers::manifests::{Manifests, Settings};
 use crate::controllers::once;
+use crate::controllers::operator;
+use crate::controllers::shutdown::{Ended, Signals};
+use crate::controllers::telemetry::{self, LogFilter, LogFormat};
 use crate::host::assets::{Source, Tool};
 use crate::host::atomic_file::{self, Access};
 use crate::host::clock;
@@ -29,7 +37,8 @@ use crate::reconcilers::inventory::desired::ClusterInputs;
 
 /// The node's name; nothing runs on it, it is there to be counted.
 const NODE: &str = "dev";
-const SYSTEM_NAMESPACE: &str = "kube-system";
+const SYSTEM_NAMESPACE: &str = operator::SYSTEM_NAMESPACE;
+const RESYNC: Duration = Duration::from_secs(300);
 /// The stacks the manifests folder is seeded with.
 const SEEDS: [(&str, &str); 2] = [
     (
@@ -64,8 +73,8 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let data = data
         .canonicalize()
         .with_context(|| format!("cannot find {} again", data.display()))?;
-    let plane = DevPlane::start(&dev_plane::Settings::new(&data, binaries, trampoline)).await?;
-    let result = with_plane(&plane, arguments.once).await;
+    let mut plane = DevPlane::start(&dev_plane::Settings::new(&data, binaries, trampoline)).await?;
+    let result = with_plane(&mut plane, arguments.once).await;
     plane.stop(Duration::from_secs(20)).await?;
     if temporary {
         std::fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
@@ -73,8 +82,8 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     result
 }
 
-async fn with_plane(plane: &DevPlane, once: bool) -> anyhow::Result<Exit> {
-    let layout = plane.layout();
+async fn with_plane(plane: &mut DevPlane, once: bool) -> anyhow::Result<Exit> {
+    let layout = plane.layout().clone();
     let folder = layout.manifests();
     prepare(plane).await?;
     seed(&folder)?;
@@ -83,7 +92,7 @@ async fn with_plane(plane: &DevPlane, once: bool) -> anyhow::Result<Exit> {
         None,
     )
     .await?;
-    let operator = connection::client(
+    let own = connection::client(
         &ClientSettings::new(layout.kubeconfig(Identity::Operator), "operator"),
         None,
     )
@@ -94,24 +103,69 @@ async fn with_plane(plane: &DevPlane, once: bool) -> anyhow::Result<Exit> {
         dual_stack: false,
         storage_default: false,
     };
-    staging::record_cluster_inputs(&Store::new(operator.clone(), SYSTEM_NAMESPACE), &inputs).await?;
+    staging::record_cluster_inputs(&Store::new(own.clone(), SYSTEM_NAMESPACE), &inputs).await?;
     if !once {
-        bail!("not yet");
+        return operate(plane).await;
     }
-    sync(&operator, &folder).await?;
+    sync(&own, &folder).await?;
     let settings = Settings {
         node: NODE.to_owned(),
         folder,
         state: layout.state(),
         system_namespace: SYSTEM_NAMESPACE.to_owned(),
-        resync: Duration::from_secs(300),
+        resync: RESYNC,
         max_share: None,
         term: None,
     };
-    let (manifests, _) = Manifests::new(settings, deployer);
+    let (manifests, _) = Manifests::new(settings, deployer, own);
     let whole = once::complete_pass(&manifests).await?;
-    super::printer::stdout(&report::table(&whole))?;
+    printer::stdout(&report::table(&whole))?;
     Ok(if whole.is_complete() { Exit::Done } else { Exit::Failed })
+}
+
+/// The operator in this process, until it is stopped or a process of the control plane ends.
+async fn operate(plane: &mut DevPlane) -> anyhow::Result<Exit> {
+    let layout = plane.layout().clone();
+    let settings = operator::Settings {
+        kubeconfig: layout.kubeconfig(Identity::Operator),
+        deployer_kubeconfig: layout.kubeconfig(Identity::Deployer),
+        node: NODE.to_owned(),
+        manifests: layout.manifests(),
+        state: layout.state(),
+        admin: AdminSettings {
+            listen: (Ipv4Addr::LOCALHOST, 0).into(),
+            tls: None,
+        },
+        resync: RESYNC,
+        prune_max_share: None,
+        drain: Duration::from_secs(10),
+        system_namespace: operator::SYSTEM_NAMESPACE.to_owned(),
+    };
+    let drain = settings.drain;
+    let log = telemetry::install(LogFormat::Text, &LogFilter::default())?;
+    let signals = Signals::take_over()?;
+    let bound = operator::Operator::bind(settings, Some(log)).await?;
+    printer::stdout(&format!(
+        "kubeconfig  {}\nmanifests   {}\nmetrics     http://{}/metrics\nEdit the manifests and watch; Ctrl-C ends everything.\n",
+        layout.kubeconfig(Identity::Admin).display(),
+        layout.manifests().display(),
+        bound.address(),
+    ))?;
+    let stop = CancellationToken::new();
+    let work = bound.run(concerns::all(), stop.clone());
+    let ended = tokio::select! {
+        ended = signals.supervise(work, &stop, drain) => ended,
+        failure = plane.failure() => return Err(failure.into()),
+    };
+    match ended {
+        Ended::Finished(Ok(())) => Ok(Exit::Done),
+        Ended::Finished(Err(error)) if error.is_leadership_lost() => {
+            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+            Ok(Exit::LeadershipLost)
+        }
+        Ended::Finished(Err(error)) => Err(error.into()),
+        Ended::Aborted | Ended::Overdue => Ok(Exit::Failed),
+    }
 }
 
 /// Prepares the cluster for the operator, with a certificate that only exists here.

@@ -5,6 +5,7 @@ mod child_of;
 mod config;
 mod dev;
 pub mod exit;
+mod manifests;
 mod operator;
 pub mod printer;
 pub mod report;
@@ -44,7 +45,8 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::ChildOf(_) => Ok(Exit::Failed),
         Command::Dev(arguments) => dev::run(arguments).await,
-        Command::Operator(arguments) => operator::run(arguments).await,
+        Command::Operator(arguments) => operator::run(*arguments).await,
+        Command::Manifests(arguments) => manifests::run(arguments).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "stratum", &mut text);
@@ -66,7 +68,9 @@ enum Command {
     /// Run a control plane on loopback with the operator in it, over a manifests folder to play with
     Dev(dev::Arguments),
     /// Run the cluster's own controllers; a supervisor starts it again whenever it ends
-    Operator(operator::Arguments),
+    Operator(Box<operator::Arguments>),
+    /// See what the manifests folder would do and did, and confirm a prune
+    Manifests(manifests::Arguments),
     /// Print a completion script for a shell
     Completions {
         /// The shell

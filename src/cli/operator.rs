@@ -7,12 +7,12 @@ use tokio_util::sync::CancellationToken;
 use super::config::ConfigFile;
 use super::exit::Exit;
 use super::printer;
-use crate::controllers::operator::{self, Concerns};
 use crate::controllers::shutdown::{Ended, Signals};
 use crate::controllers::telemetry;
+use crate::controllers::{concerns, operator};
 use crate::host::layout::Layout;
 
-pub(super) use settings::Arguments;
+pub(super) use settings::{Arguments, host_name};
 
 /// Runs the operator until it is stopped or fails.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
@@ -40,7 +40,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let signals = Signals::take_over()?;
     let stop = CancellationToken::new();
     let drain = settings.operator.drain;
-    let work = operator::run(settings.operator, concerns(), Some(log), stop.clone());
+    let work = operator::run(settings.operator, concerns::all(), Some(log), stop.clone());
     match signals.supervise(work, &stop, drain).await {
         Ended::Finished(Ok(())) => Ok(Exit::Done),
         Ended::Finished(Err(error)) if error.is_leadership_lost() => {
@@ -50,9 +50,4 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Ended::Finished(Err(error)) => Err(error.into()),
         Ended::Aborted | Ended::Overdue => Ok(Exit::Failed),
     }
-}
-
-/// Every concern of the operator, by scope.
-fn concerns() -> Concerns {
-    Concerns::default()
 }

@@ -3,6 +3,8 @@
 //! Reads ask for metadata only and keep only what is used of it, so that a large cluster costs little memory. Writes
 //! are in [`super::hands`]. Every answer that is not a success becomes a [`CallError`] that says what was asked for.
 
+mod nodes;
+
 use std::collections::BTreeMap;
 
 use http::{Method, Request, StatusCode};
@@ -16,6 +18,8 @@ use serde::de::DeserializeOwned;
 use crate::reconcilers::manifests::memory::LiveObject;
 use crate::reconcilers::manifests::resources::{ResourceMap, Scope, Served};
 use crate::reconcilers::object::{ObjectId, Uid};
+
+pub use nodes::control_plane_nodes;
 
 /// Objects in one page of a list.
 const PAGE: u32 = 500;
@@ -384,20 +388,3 @@ pub async fn list(
 
 #[cfg(test)]
 mod tests;
-
-/// The names of the Nodes labelled as control plane, by a consistent read: a stale list could miss a new one.
-///
-/// # Errors
-/// When a page fails.
-pub async fn control_plane_nodes(client: &Client) -> Result<std::collections::BTreeSet<String>, CallError> {
-    let nodes = Served {
-        resource: crate::reconcilers::object::GroupResource::new("", "nodes"),
-        version: "v1".to_owned(),
-        kind: "Node".to_owned(),
-        scope: Scope::Cluster,
-        patchable: true,
-        prunable: true,
-    };
-    let found = list(client, &nodes, None, Some("node-role.kubernetes.io/control-plane")).await?;
-    Ok(found.into_keys().map(|id| id.name).collect())
-}

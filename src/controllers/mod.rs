@@ -8,6 +8,7 @@ pub mod admin;
 pub mod bootstrap;
 pub mod cluster;
 pub mod concern;
+pub mod concerns;
 pub mod connection;
 pub mod hands;
 pub mod health;

@@ -3,6 +3,7 @@
 //!
 //! Concerns are handed in as [`Concerns`]; this file knows none of them.
 
+mod background;
 #[cfg(test)]
 mod tests;
 
@@ -16,16 +17,15 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
+use self::background::{background, client, count_leadership, reach};
 use super::admin::{Admin, AdminError, AdminSettings, Shown};
-use super::concern::{ConcernName, Observer, chain};
+use super::concern::{ConcernName, Observer};
 use super::connection::{self, ClientSettings, ConnectionError};
 use super::health::{Health, Watched};
 use super::leader::{self, CampaignError, CampaignSettings, Leadership, Outcome, Term};
-use super::metrics::{LeaderMetrics, Metrics};
+use super::metrics::Metrics;
 use super::telemetry::LogControl;
-use crate::host::{clock, entropy};
 
 /// The namespace of the Lease, the inventory and the status. A field of [`Settings`], so that tests can share a cluster.
 pub const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -374,64 +374,4 @@ async fn lead(
             term.stop.cancel();
         }
     }
-}
-
-async fn client(kubeconfig: &std::path::Path, role: &'static str, metrics: &Metrics) -> Result<Client, OperatorError> {
-    let settings = ClientSettings {
-        requests: metrics.requests.clone(),
-        ..ClientSettings::new(kubeconfig, role)
-    };
-    connection::client(&settings, None).await.map_err(OperatorError::Client)
-}
-
-/// Until the API server answers.
-async fn reach(client: &Client) {
-    let mut pause = Duration::from_millis(200);
-    let mut logged = None;
-    loop {
-        match client.apiserver_version().await {
-            Ok(version) => {
-                tracing::info!(version = %version.git_version, "the API server answers");
-                return;
-            }
-            Err(error) => {
-                let text = chain(&error);
-                if logged.as_ref() != Some(&text) {
-                    tracing::warn!(error = %text, "waiting for the API server");
-                    logged = Some(text);
-                }
-            }
-        }
-        clock::sleep(entropy::jittered(pause, 0.2)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
-    }
-}
-
-async fn count_leadership(metrics: LeaderMetrics, mut leadership: watch::Receiver<Leadership>) {
-    let mut known: Option<String> = None;
-    loop {
-        let (leading, term, holder) = match &*leadership.borrow_and_update() {
-            Leadership::Standing { holder } => (0, 0, holder.clone()),
-            Leadership::Leading(term) => {
-                let number = i64::try_from(term.number).unwrap_or(i64::MAX);
-                (1, number, Some(term.identity.clone()))
-            }
-            Leadership::Over => (0, 0, None),
-        };
-        metrics.leader.set(leading);
-        metrics.term.set(term);
-        if holder.is_some() && holder != known {
-            if known.is_some() {
-                metrics.transitions.inc();
-            }
-            known = holder;
-        }
-        if leadership.changed().await.is_err() {
-            return;
-        }
-    }
-}
-
-fn background(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
-    AbortOnDropHandle::new(tokio::spawn(task))
 }

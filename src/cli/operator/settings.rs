@@ -156,7 +156,7 @@ pub(super) fn resolve(
 }
 
 /// The kernel's name of this host.
-pub(super) fn host_name() -> std::io::Result<String> {
+pub(in crate::cli) fn host_name() -> std::io::Result<String> {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
 }
 

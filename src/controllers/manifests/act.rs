@@ -15,7 +15,7 @@ use crate::host::folder::Listing;
 use crate::reconcilers::inventory::document::Entry;
 use crate::reconcilers::inventory::migration;
 use crate::reconcilers::manifests::apply::{self, Plan};
-use crate::reconcilers::manifests::report::{Outcome, Refusal, RefusalReason, Report, Suspension};
+use crate::reconcilers::manifests::report::{Counts, Outcome, Refusal, RefusalReason, Report, Suspension};
 use crate::reconcilers::object::{ObjectId, StackName};
 
 /// When files that lost something are read a second time.
@@ -51,6 +51,7 @@ impl Manifests {
             observed.state.seen.complete(&observed.listing).map_err(Error::Seen)?;
         }
         report.at = clock::now();
+        tell(&report);
         let wake = wake(&observed.state, &report, observed.now, self.settings.resync);
         self.reports.send_replace(Some(report.clone()));
         Ok((wake, report))
@@ -207,6 +208,37 @@ impl From<String> for Refused {
             reason: RefusalReason::Unanswered,
             message,
         }
+    }
+}
+
+/// Logs what a pass changed, and everything that is refused or kept. A pass that found nothing to do says nothing.
+fn tell(report: &Report) {
+    let Counts {
+        created,
+        configured,
+        unchanged,
+        pruned,
+        refused,
+    } = report.total();
+    if created + configured + pruned + refused > 0 {
+        tracing::info!(
+            created,
+            configured,
+            unchanged,
+            pruned,
+            refused,
+            "a pass over the manifests"
+        );
+    }
+    for refusal in &report.refusals {
+        tracing::warn!(reason = <&'static str>::from(refusal.reason), "refused: {refusal}");
+    }
+    for kept in &report.kept {
+        tracing::warn!("not pruned: {kept}");
+    }
+    match &report.suspended {
+        Some(Suspension::Unsettled) | None => {}
+        Some(suspended) => tracing::warn!("pruning is suspended: {suspended}"),
     }
 }
 

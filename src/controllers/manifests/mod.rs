@@ -64,7 +64,10 @@ pub struct Settings {
 /// The concern.
 pub struct Manifests {
     settings: Settings,
+    /// Identity of what manifests need.
     client: Client,
+    /// Identity of the operator itself: roots, and the inventory.
+    operator: Client,
     store: Store,
     state: Arc<Mutex<State>>,
     reports: watch::Sender<Option<Report>>,
@@ -139,9 +142,9 @@ impl Failure for Error {
 }
 
 impl Manifests {
-    /// Builds the concern; its reports can be followed.
+    /// Builds the concern; its reports can be followed. `client` applies and prunes, `operator` keeps the inventory.
     #[must_use]
-    pub fn new(settings: Settings, client: Client) -> (Self, watch::Receiver<Option<Report>>) {
+    pub fn new(settings: Settings, client: Client, operator: Client) -> (Self, watch::Receiver<Option<Report>>) {
         let (reports, follow) = watch::channel(None);
         let state = State {
             folder: Folder::new(settings.folder.clone()),
@@ -156,11 +159,12 @@ impl Manifests {
             resync: BTreeMap::new(),
             kept: None,
         };
-        let store = Store::new(client.clone(), &settings.system_namespace);
+        let store = Store::new(operator.clone(), &settings.system_namespace);
         (
             Self {
                 settings,
                 client,
+                operator,
                 store,
                 state: Arc::new(Mutex::new(state)),
                 reports,
@@ -198,12 +202,15 @@ impl Concern for Manifests {
 
     fn roots(&self) -> (Api<Namespace>, watcher::Config) {
         let only = format!("metadata.name={}", self.settings.system_namespace);
-        (Api::all(self.client.clone()), watcher::Config::default().fields(&only))
+        (
+            Api::all(self.operator.clone()),
+            watcher::Config::default().fields(&only),
+        )
     }
 
     fn triggers(&self) -> BoxStream<'static, ()> {
         let only = watcher::Config::default().fields(&format!("metadata.name={}", store::NAME));
-        let inventory: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.settings.system_namespace);
+        let inventory: Api<ConfigMap> = Api::namespaced(self.operator.clone(), &self.settings.system_namespace);
         let state = Arc::clone(&self.state);
         let inventory = watcher(inventory, only)
             .default_backoff()

@@ -116,7 +116,7 @@ impl Manifests {
     }
 
     async fn control_plane(&self) -> Result<BTreeSet<String>, Error> {
-        let found = cluster::control_plane_nodes(&self.client)
+        let found = cluster::control_plane_nodes(&self.operator)
             .await
             .map_err(Error::Cluster)?;
         Ok(found)

@@ -57,7 +57,12 @@ impl Fixture {
         let folders = tempfile::tempdir().unwrap();
         fs::create_dir(folders.path().join("manifests")).unwrap();
         let client = cluster.client().await;
-        let manifests = Manifests::new(settings(&folders, &namespace, resync, max_share), client).0;
+        let manifests = Manifests::new(
+            settings(&folders, &namespace, resync, max_share),
+            client.clone(),
+            client,
+        )
+        .0;
         let fixture = Self {
             cluster,
             namespace,
@@ -154,7 +159,11 @@ impl Fixture {
     /// What a person would see of the next pass.
     pub(crate) async fn preview(&self, client: kube::Client) -> stratum::controllers::manifests::preview::Preview {
         let settings = settings(&self.folders, &self.namespace, self.resync, self.max_share);
-        Manifests::new(settings, client).0.preview().await.unwrap()
+        Manifests::new(settings, client.clone(), client)
+            .0
+            .preview()
+            .await
+            .unwrap()
     }
 
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> String {
@@ -209,7 +218,12 @@ impl Restarted<'_> {
             ..
         } = self.0;
         let client = cluster.client().await;
-        let manifests = Manifests::new(settings(folders, namespace, *resync, *max_share), client).0;
+        let manifests = Manifests::new(
+            settings(folders, namespace, *resync, *max_share),
+            client.clone(),
+            client,
+        )
+        .0;
         once::complete_pass(&manifests).await.unwrap()
     }
 }

@@ -1,0 +1,136 @@
+//! Every concern of the operator, by scope. Adding one is a line here.
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use std::sync::Arc;
+
+use strum::IntoEnumIterator;
+
+use super::concern::{self, ConcernName};
+use super::inventory::sync::{InventorySync, Standing};
+use super::manifests::{Manifests, Settings};
+use super::metrics::{ByReason, ByResult, ByState, InventoryMetrics, ManifestMetrics, Word};
+use super::operator::{Concerns, Context, LeaderContext};
+use super::status;
+use crate::reconcilers::manifests::report::{Outcome, Report, SuspensionReason};
+
+/// The concerns of this version.
+#[must_use]
+pub fn all() -> Concerns {
+    let mut concerns = Concerns::default();
+    concerns.on_every_instance(ConcernName::InventorySync, inventory_sync);
+    concerns.on_the_leader(ConcernName::Manifests, manifests);
+    concerns
+}
+
+async fn inventory_sync(context: Context, stop: CancellationToken) {
+    let settings = &context.settings;
+    let (sync, standing) = InventorySync::new(
+        context.client.clone(),
+        &settings.system_namespace,
+        &settings.node,
+        settings.manifests.clone(),
+    );
+    tokio::join!(
+        concern::run(Arc::new(sync), context.observer.clone(), stop.clone()),
+        stop.run_until_cancelled(count_inventory(context.metrics.inventory.clone(), standing)),
+    );
+}
+
+async fn manifests(leader: LeaderContext, stop: CancellationToken) {
+    let LeaderContext {
+        context,
+        deployer,
+        term,
+    } = leader;
+    let settings = &context.settings;
+    let pass = Settings {
+        node: settings.node.clone(),
+        folder: settings.manifests.clone(),
+        state: settings.state.clone(),
+        system_namespace: settings.system_namespace.clone(),
+        resync: settings.resync,
+        max_share: settings.prune_max_share,
+        term: Some(term.number),
+    };
+    let (manifests, reports) = Manifests::new(pass, deployer, context.client.clone());
+    let publish = status::publish(
+        context.client.clone(),
+        settings.system_namespace.clone(),
+        settings.node.clone(),
+        Some(term.number),
+        reports.clone(),
+        stop.clone(),
+    );
+    tokio::join!(
+        concern::run(Arc::new(manifests), context.observer.clone(), stop.clone()),
+        publish,
+        stop.run_until_cancelled(count_manifests(context.metrics.manifests.clone(), reports)),
+    );
+}
+
+async fn count_inventory(metrics: InventoryMetrics, mut standing: watch::Receiver<Standing>) {
+    loop {
+        {
+            let now = standing.borrow_and_update();
+            metrics.size.set(i64::try_from(now.bytes).unwrap_or(i64::MAX));
+            metrics
+                .nodes_missing
+                .set(i64::try_from(now.missing.len()).unwrap_or(i64::MAX));
+        }
+        if standing.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn count_manifests(metrics: ManifestMetrics, mut reports: watch::Receiver<Option<Report>>) {
+    while reports.changed().await.is_ok() {
+        if let Some(report) = reports.borrow_and_update().as_ref() {
+            count_report(&metrics, report);
+        }
+    }
+}
+
+fn count_report(metrics: &ManifestMetrics, report: &Report) {
+    let total = report.total();
+    for outcome in Outcome::iter() {
+        let count = match outcome {
+            Outcome::Created => total.created,
+            Outcome::Configured => total.configured,
+            Outcome::Unchanged => total.unchanged,
+            Outcome::Pruned => total.pruned,
+            Outcome::Refused => total.refused,
+        };
+        let word = Word(outcome.into());
+        metrics
+            .objects
+            .get_or_create(&ByState { state: word })
+            .set(i64::try_from(count).unwrap_or(i64::MAX));
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        match outcome {
+            Outcome::Created | Outcome::Configured | Outcome::Refused => {
+                metrics.applies.get_or_create(&ByResult { result: word }).inc_by(count);
+            }
+            Outcome::Pruned => {
+                metrics.prunes.get_or_create(&ByResult { result: word }).inc_by(count);
+            }
+            Outcome::Unchanged => {}
+        }
+    }
+    let suspended = report.suspended.as_ref().map(SuspensionReason::from);
+    for reason in SuspensionReason::iter() {
+        let held = i64::from(suspended == Some(reason));
+        metrics
+            .prune_suspended
+            .get_or_create(&ByReason {
+                reason: Word(reason.into()),
+            })
+            .set(held);
+    }
+    if report.is_complete() {
+        #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^52")]
+        metrics.last_success.set(report.at.as_second() as f64);
+    }
+}
