@@ -1,0 +1,10 @@
+//! What the benchmarks and the rehearsals share: a control plane of their own, a bare client, objects, processes.
+//!
+//! Nothing here knows how stratum works inside; what is measured is called from the benchmarks.
+
+pub(crate) mod api;
+pub(crate) mod binaries;
+pub(crate) mod control_plane;
+pub(crate) mod credentials;
+pub(crate) mod objects;
+pub(crate) mod process;

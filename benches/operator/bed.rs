@@ -1,0 +1,130 @@
+//! What every benchmark works with: one control plane, the programs, a folder, and the meter.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use stratum::host::child::Program;
+use stratum::host::clock;
+use tempfile::TempDir;
+
+use crate::Arguments;
+use crate::harness::api::Api;
+use crate::harness::control_plane::ControlPlane;
+use crate::harness::{binaries, objects, process};
+use crate::measure::Sample;
+use crate::table::progress;
+
+/// The bed.
+pub(crate) struct Bed {
+    pub(crate) arguments: Arguments,
+    pub(crate) plane: ControlPlane,
+    /// The executable that is measured.
+    pub(crate) stratum: PathBuf,
+    kubectl: PathBuf,
+    peers: PathBuf,
+    folder: TempDir,
+}
+
+impl Bed {
+    pub(crate) async fn start(arguments: Arguments) -> Result<Self> {
+        let stratum = PathBuf::from(env!("CARGO_BIN_EXE_stratum"));
+        let [etcd, kube_apiserver, kubectl] = binaries::control_plane(&stratum).await?;
+        progress("building the peers, if they have changed");
+        let peers = binaries::peers().await?;
+        let folder = TempDir::new()?;
+        progress("starting etcd (with fsync) and kube-apiserver");
+        let plane = ControlPlane::start([etcd, kube_apiserver], &stratum, folder.path(), None).await?;
+        Ok(Self {
+            arguments,
+            plane,
+            stratum,
+            kubectl,
+            peers,
+            folder,
+        })
+    }
+
+    /// The bare client.
+    pub(crate) fn api(&self) -> &Api {
+        &self.plane.api
+    }
+
+    /// A new folder.
+    pub(crate) fn fresh(&self, name: &str) -> Result<PathBuf> {
+        let path = self.folder.path().join(name);
+        if path.exists() {
+            std::fs::remove_dir_all(&path)?;
+        }
+        std::fs::create_dir_all(&path)?;
+        Ok(path)
+    }
+
+    /// Makes a namespace with nothing of the mix in it.
+    pub(crate) async fn empty_namespace(&self, name: &str) -> Result<()> {
+        self.api().namespace(name).await?;
+        self.api().all(objects::deletions(name)).await?;
+        Ok(())
+    }
+
+    /// Does `work`, which says how many seconds count, and reads the meters around it.
+    pub(crate) async fn metered(&self, work: impl AsyncFnOnce() -> Result<f64>) -> Result<Sample> {
+        let requests = self.plane.requests().await?;
+        let server = self.plane.cpu()?;
+        let tool = process::own_cpu()? + process::children_cpu()?;
+        let seconds = work().await?;
+        let tool = process::own_cpu()? + process::children_cpu()? - tool;
+        let server = self.plane.cpu()? - server;
+        Ok(Sample {
+            seconds,
+            tool_cpu: tool.as_secs_f64(),
+            server_cpu: server.as_secs_f64(),
+            requests: self.plane.requests().await?.since(&requests),
+        })
+    }
+
+    /// One of our Go peers.
+    pub(crate) fn peer(&self, name: &str) -> Program {
+        Program::new(self.peers.join(name)).arguments([Path::new("--kubeconfig"), &self.plane.admin])
+    }
+
+    /// Runs one of our Go peers to its end; what it printed.
+    pub(crate) async fn ask_peer(&self, name: &str, arguments: &[&str]) -> Result<Value> {
+        let (_, output) = finish(&self.peer(name).arguments(arguments)).await?;
+        serde_json::from_slice(&output).with_context(|| format!("{name} did not print JSON"))
+    }
+
+    /// `kubectl`, as the administrator, with its cache in the run's folder.
+    pub(crate) fn kubectl(&self) -> Program {
+        Program::new(&self.kubectl)
+            .variable("KUBECONFIG", &self.plane.admin)
+            .variable("HOME", self.folder.path())
+    }
+
+    /// The flux harness on a folder; the seconds it reports, which leave out its start.
+    pub(crate) async fn flux(&self, mode: &str, folder: &Path) -> Result<f64> {
+        let folder = folder.to_string_lossy();
+        let answer = self.ask_peer("fluxssa", &["--mode", mode, "--folder", &folder]).await?;
+        answer
+            .get("seconds")
+            .and_then(Value::as_f64)
+            .context("fluxssa printed no seconds")
+    }
+}
+
+/// Runs a program that has to succeed; how long it took and what it printed.
+pub(crate) async fn finish(program: &Program) -> Result<(Duration, Vec<u8>)> {
+    let began = clock::monotonic();
+    let finished = program.run(Vec::new()).await?;
+    let took = began.elapsed();
+    if !finished.exit.is_success() {
+        bail!(
+            "{} ended ({}): {}",
+            program.path.display(),
+            finished.exit,
+            String::from_utf8_lossy(&finished.stderr)
+        );
+    }
+    Ok((took, finished.stdout))
+}

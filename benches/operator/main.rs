@@ -1,0 +1,149 @@
+//! Stratum's operator beside the least that is possible (the floor) and beside what others use for the same work, on one
+//! API server, in turns, in one run.
+//!
+//! Every figure that is gated by time is a ratio inside this run: the same work varies threefold between a busy and a
+//! quiet minute of one machine. A round counts when the floor before it and the floor after it differ by at most a
+//! quarter; what cannot get enough such rounds is called NOISY. Counts of requests are exact and gated always.
+//!
+//! Exit status: 0 all targets met, 1 a target missed or not measured, 2 wrong usage, 3 too noisy to tell.
+
+mod apply;
+mod bed;
+mod drop;
+mod handover;
+#[path = "../harness/mod.rs"]
+#[expect(dead_code, reason = "the rehearsals use more of it")]
+mod harness;
+mod idle;
+mod inventory;
+mod measure;
+mod no_change;
+mod prune;
+mod resync;
+mod size;
+mod subject;
+mod table;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+
+use bed::Bed;
+use table::{Entry, Figure, Table, Target};
+
+/// Benchmarks of `stratum operator`; prints a table with PASS or MISS.
+#[derive(Clone, Debug, Parser)]
+struct Arguments {
+    /// Only these, such as B1,B4.
+    #[arg(long, value_delimiter = ',', ignore_case = true)]
+    only: Vec<Benchmark>,
+    /// Numbers of objects.
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1000])]
+    scale: Vec<usize>,
+    /// Rounds that count.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Small scales and one round: whether it all works, not how fast it is.
+    #[arg(long)]
+    quick: bool,
+    /// Print the table as Markdown.
+    #[arg(long)]
+    markdown: bool,
+    /// What `cargo bench` adds.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "verbatim")]
+enum Benchmark {
+    B1,
+    B2,
+    B2b,
+    B3,
+    B4,
+    B6,
+    B7,
+    B11,
+    B12,
+}
+
+impl Benchmark {
+    fn name(self) -> &'static str {
+        match self {
+            Self::B1 => "B1",
+            Self::B2 => "B2",
+            Self::B2b => "B2b",
+            Self::B3 => "B3",
+            Self::B4 => "B4",
+            Self::B6 => "B6",
+            Self::B7 => "B7",
+            Self::B11 => "B11",
+            Self::B12 => "B12",
+        }
+    }
+}
+
+impl Arguments {
+    fn wants(&self, benchmark: Benchmark) -> bool {
+        self.only.is_empty() || self.only.contains(&benchmark)
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::parse();
+    if arguments.quick {
+        arguments.scale = vec![10];
+        arguments.rounds = 1;
+    }
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error.into()),
+    };
+    match runtime.block_on(run(&arguments)) {
+        Ok(table) => {
+            table.print(arguments.markdown);
+            table.exit_code()
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<Table> {
+    let bed = Bed::start(arguments.clone()).await?;
+    let mut table = Table::default();
+    for benchmark in Benchmark::value_variants() {
+        if !arguments.wants(*benchmark) {
+            continue;
+        }
+        table::progress(benchmark.name());
+        // What was measured before is not lost over what cannot be.
+        if let Err(error) = measure(*benchmark, &bed, &mut table).await {
+            table::progress(&format!("  {} could not be measured: {error:#}", benchmark.name()));
+            let mut entry = Entry::new(benchmark.name(), "-");
+            entry.gate("measured", None, Target::Exactly(1.0), Figure::Count);
+            table.add(entry);
+        }
+    }
+    Ok(table)
+}
+
+async fn measure(benchmark: Benchmark, bed: &Bed, table: &mut Table) -> Result<()> {
+    match benchmark {
+        Benchmark::B1 => apply::run(bed, table).await,
+        Benchmark::B2 => no_change::run(bed, table).await,
+        Benchmark::B2b => drop::run(bed, table).await,
+        Benchmark::B3 => resync::run(bed, table).await,
+        Benchmark::B4 => prune::run(bed, table).await,
+        Benchmark::B6 => inventory::run(bed, table).await,
+        Benchmark::B7 => idle::run(bed, table).await,
+        Benchmark::B11 => handover::run(bed, table).await,
+        Benchmark::B12 => size::run(bed, table).await,
+    }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    table::progress(&format!("cannot measure: {error:#}"));
+    ExitCode::FAILURE
+}

@@ -1,0 +1,225 @@
+//! The method: who does the work in which order, which rounds count, and what is made of the numbers.
+
+use anyhow::Result;
+
+use crate::harness::control_plane::Requests;
+use crate::table::{Entry, Figure, progress, seconds};
+
+/// How far the floors before and after a round may be apart.
+const QUIET: f64 = 1.25;
+
+/// Who does the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    /// The bare client.
+    Floor,
+    /// Stratum.
+    Stratum,
+    /// One of the peers, by its place in [`Work::peers`].
+    Peer(usize),
+}
+
+/// One run of the work.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sample {
+    /// What is compared; seconds on the clock unless the benchmark says otherwise.
+    pub(crate) seconds: f64,
+    /// CPU seconds of whoever did it.
+    pub(crate) tool_cpu: f64,
+    /// CPU seconds of the API server meanwhile.
+    pub(crate) server_cpu: f64,
+    /// Requests answered meanwhile.
+    pub(crate) requests: Requests,
+}
+
+/// Work that several can do.
+pub(crate) trait Work {
+    /// The peers' names.
+    fn peers(&self) -> &'static [&'static str];
+
+    /// Does it once; none when this contestant cannot do it.
+    async fn run(&mut self, who: Who, round: usize) -> Result<Option<Sample>>;
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) floor: f64,
+    pub(crate) stratum: Option<f64>,
+    peers: Vec<(&'static str, Option<f64>)>,
+    /// Stratum over the floor.
+    pub(crate) over_floor: Option<f64>,
+    /// Each peer over stratum.
+    over_stratum: Vec<Option<f64>>,
+    /// All of stratum's samples, for counts.
+    pub(crate) samples: Vec<Sample>,
+    /// Too few rounds counted.
+    pub(crate) noisy: bool,
+}
+
+struct Round {
+    floor: f64,
+    quiet: bool,
+    stratum: Option<Sample>,
+    peers: Vec<Option<Sample>>,
+}
+
+/// Runs floor, stratum, peers, floor, stratum, peers, ..., floor until `rounds` rounds counted, at most twice as many.
+pub(crate) async fn contest(work: &mut impl Work, rounds: usize) -> Result<Outcome> {
+    let mut before = floor(work, 0).await?;
+    let mut all = Vec::new();
+    for round in 0..rounds * 2 {
+        let stratum = work.run(Who::Stratum, round).await?;
+        let mut peers = Vec::new();
+        for peer in 0..work.peers().len() {
+            peers.push(work.run(Who::Peer(peer), round).await?);
+        }
+        let after = floor(work, round + 1).await?;
+        let quiet = before.max(after) / before.min(after) <= QUIET;
+        report(work.peers(), round, (before, after), stratum.as_ref(), &peers, quiet);
+        all.push(Round {
+            floor: f64::midpoint(before, after),
+            quiet,
+            stratum,
+            peers,
+        });
+        before = after;
+        if all.iter().filter(|round| round.quiet).count() >= rounds {
+            break;
+        }
+    }
+    let noisy = all.iter().filter(|round| round.quiet).count() < rounds;
+    let counted: Vec<&Round> = all.iter().filter(|round| noisy || round.quiet).collect();
+    Ok(outcome(work.peers(), &counted, noisy))
+}
+
+async fn floor(work: &mut impl Work, round: usize) -> Result<f64> {
+    let sample = work.run(Who::Floor, round).await?;
+    Ok(sample.unwrap_or_default().seconds)
+}
+
+fn report(
+    names: &[&str],
+    round: usize,
+    (before, after): (f64, f64),
+    stratum: Option<&Sample>,
+    peers: &[Option<Sample>],
+    quiet: bool,
+) {
+    let show = |sample: Option<&Sample>| {
+        sample.map_or_else(
+            || "-".to_owned(),
+            |sample| {
+                format!(
+                    "{} (cpu {:.2} s, server {:.2} s, {} requests)",
+                    seconds(sample.seconds),
+                    sample.tool_cpu,
+                    sample.server_cpu,
+                    sample.requests.total()
+                )
+            },
+        )
+    };
+    let mut line = format!(
+        "  round {round}: floors {} and {}{}; stratum {}",
+        seconds(before),
+        seconds(after),
+        if quiet { "" } else { " (does not count)" },
+        show(stratum)
+    );
+    for (name, sample) in names.iter().zip(peers) {
+        line.push_str(&format!("; {name} {}", show(sample.as_ref())));
+    }
+    progress(&line);
+    if let Some(sample) = stratum {
+        progress(&format!("    stratum's requests: {}", sample.requests));
+    }
+}
+
+fn outcome(names: &'static [&'static str], rounds: &[&Round], noisy: bool) -> Outcome {
+    let own = |round: &&&Round| round.stratum.as_ref().map(|sample| sample.seconds);
+    let peer = |round: &Round, peer: usize| Some(round.peers.get(peer)?.as_ref()?.seconds);
+    let over_stratum = |index: usize| {
+        let ratios = rounds
+            .iter()
+            .filter_map(|round| Some(peer(round, index)? / own(&round)?));
+        median(ratios.collect())
+    };
+    let times = |index: usize| median(rounds.iter().filter_map(|round| peer(round, index)).collect());
+    Outcome {
+        floor: median(rounds.iter().map(|round| round.floor).collect()).unwrap_or_default(),
+        stratum: median(rounds.iter().filter_map(|round| own(&round)).collect()),
+        peers: names
+            .iter()
+            .enumerate()
+            .map(|(index, name)| (*name, times(index)))
+            .collect(),
+        over_floor: median(
+            rounds
+                .iter()
+                .filter_map(|round| Some(own(&round)? / round.floor))
+                .collect(),
+        ),
+        over_stratum: (0..names.len()).map(over_stratum).collect(),
+        samples: rounds.iter().filter_map(|round| round.stratum.clone()).collect(),
+        noisy,
+    }
+}
+
+impl Outcome {
+    /// An entry with the three columns of times filled in.
+    pub(crate) fn entry(&self, benchmark: &'static str, scale: impl ToString) -> Entry {
+        let mut entry = Entry::new(benchmark, scale);
+        let show = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), seconds);
+        entry.floor = seconds(self.floor);
+        entry.stratum = show(self.stratum);
+        let peers = self.peers.iter().map(|(name, time)| format!("{name} {}", show(*time)));
+        entry.peers = peers.collect::<Vec<_>>().join(", ");
+        entry
+    }
+
+    /// How a figure of this run that depends on time is to be taken.
+    pub(crate) fn timed(&self) -> Figure {
+        Figure::Time { noisy: self.noisy }
+    }
+
+    /// How many times as long a peer took as stratum.
+    pub(crate) fn over_stratum(&self, peer: usize) -> Option<f64> {
+        self.over_stratum.get(peer).copied().flatten()
+    }
+
+    /// The largest of a count over stratum's samples: noise cannot move it, so there is no excuse for any of them.
+    pub(crate) fn most(&self, count: impl Fn(&Sample) -> u64) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "counts here are far below 2^52")]
+        let most = self.samples.iter().map(count).max().map(|count| count as f64);
+        most
+    }
+}
+
+/// The middle value; of an even number of values the mean of the two in the middle.
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    let lower = *values.get((values.len() - 1) / 2)?;
+    Some(f64::midpoint(lower, upper))
+}
+
+/// The value that 99 of 100 do not pass.
+pub(crate) fn percentile_99(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let rank = values.len().saturating_sub(1) * 99 / 100;
+    values.get(rank).copied()
+}
+
+/// The slope of log time over log scale: 1 when the time is linear in the scale. None for fewer than two scales.
+pub(crate) fn growth(points: &[(usize, f64)]) -> Option<f64> {
+    #[expect(clippy::cast_precision_loss, reason = "scales here are far below 2^52")]
+    let logs: Vec<(f64, f64)> = points.iter().map(|(n, time)| ((*n as f64).ln(), time.ln())).collect();
+    #[expect(clippy::cast_precision_loss, reason = "a handful of scales")]
+    let count = logs.len() as f64;
+    let mean_x = logs.iter().map(|(x, _)| x).sum::<f64>() / count;
+    let mean_y = logs.iter().map(|(_, y)| y).sum::<f64>() / count;
+    let spread: f64 = logs.iter().map(|(x, _)| (x - mean_x).powi(2)).sum();
+    let shared: f64 = logs.iter().map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
+    (logs.len() > 1 && spread > 0.0).then_some(shared / spread)
+}
