@@ -4,6 +4,7 @@
 //! Without the programs these tests fail and say what to do; they are never skipped.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod leader;
 mod manifests;
 mod plane;
 mod support;
