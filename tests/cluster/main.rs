@@ -2,7 +2,12 @@
 //! namespace for each test. A test that needs other settings, or that kills things, starts a pair of its own.
 //!
 //! Without the programs these tests fail and say what to do; they are never skipped.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
 
 mod leader;
 mod manifests;

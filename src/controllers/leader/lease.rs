@@ -38,7 +38,7 @@ pub(super) enum LeaseError {
 /// What became of a write.
 pub(super) enum Written {
     /// Done; the Lease as stored.
-    Stored(Lease),
+    Stored(Box<Lease>),
     /// The Lease is not as it was read; it must be read again.
     Outdated,
 }
@@ -74,7 +74,7 @@ impl Leases {
             bounded("creating", limit, self.leases.create(&parameters, &lease)).await
         };
         match result {
-            Ok(lease) => Ok(Written::Stored(lease)),
+            Ok(lease) => Ok(Written::Stored(Box::new(lease))),
             Err(LeaseError::Call {
                 what: "replacing",
                 source: kube::Error::Api(status),

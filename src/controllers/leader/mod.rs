@@ -179,7 +179,7 @@ impl Candidate {
                         Ok(Written::Stored(lease)) => {
                             tracing::info!(reason, "took the Lease");
                             let held = Held::of(&lease, now);
-                            self.observed.note(Some(lease), clock::since_boot());
+                            self.observed.note(Some(*lease), clock::since_boot());
                             return held;
                         }
                         Ok(Written::Outdated) => self.fresh = false,
@@ -285,7 +285,7 @@ impl Candidate {
                 Written::Outdated => self.fresh = false,
                 Written::Stored(lease) => {
                     *held = Held::of(&lease, now);
-                    self.observed.note(Some(lease), clock::since_boot());
+                    self.observed.note(Some(*lease), clock::since_boot());
                     self.logged = None;
                     let alive = fence.extend(held.deadline);
                     return Ok((!alive).then_some(LossReason::Deadline));
