@@ -68,7 +68,7 @@ enum Command {
     /// Run a control plane on loopback with the operator in it, over a manifests folder to play with
     Dev(dev::Arguments),
     /// Run the cluster's own controllers; a supervisor starts it again whenever it ends
-    Operator(Box<operator::Arguments>),
+    Operator(Box<operator::Command>),
     /// See what the manifests folder would do and did, and confirm a prune
     Manifests(manifests::Arguments),
     /// Print a completion script for a shell

@@ -1,6 +1,7 @@
 //! `stratum operator`: the cluster's own controllers, as a supervised process on every controller.
 
 mod settings;
+mod status;
 
 use tokio_util::sync::CancellationToken;
 
@@ -12,10 +13,35 @@ use crate::controllers::telemetry;
 use crate::controllers::{concerns, operator};
 use crate::host::layout::Layout;
 
-pub(super) use settings::{Arguments, host_name};
+use settings::Arguments;
+pub(super) use settings::host_name;
+
+/// `stratum operator` and what can be asked of it.
+#[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Command {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Show who leads, what every instance last did, and which nodes the inventory waits for
+    Status(status::Arguments),
+}
+
+/// Runs the operator, or answers a question about it.
+pub(super) async fn run(command: Command) -> anyhow::Result<Exit> {
+    match command.verb {
+        Some(Verb::Status(arguments)) => status::run(arguments).await,
+        None => operate(command.arguments).await,
+    }
+}
 
 /// Runs the operator until it is stopped or fails.
-pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+async fn operate(arguments: Arguments) -> anyhow::Result<Exit> {
     let layout = Layout::system();
     let named = arguments.config.is_some();
     let path = arguments.config.clone().unwrap_or_else(|| layout.config_file());

@@ -32,19 +32,31 @@ pub struct FolderIdentity {
     pub device: u64,
     /// Number of the folder in it.
     pub inode: u64,
+    /// When it was made, in nanoseconds since 1970, where the file system tells: a folder that was removed and made again
+    /// often gets the number of the one before.
+    pub born: Option<u64>,
 }
 
 impl FolderIdentity {
+    fn from_metadata(meta: &std::fs::Metadata) -> Self {
+        let since = meta
+            .created()
+            .ok()
+            .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+        Self {
+            device: meta.dev(),
+            inode: meta.ino(),
+            born: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
+        }
+    }
+
     /// The identity of the folder a path leads to.
     ///
     /// # Errors
     /// [`FolderError`] if it leads to none.
     pub fn of(path: &Path) -> Result<Self, FolderError> {
         match std::fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Ok(Self {
-                device: meta.dev(),
-                inode: meta.ino(),
-            }),
+            Ok(meta) if meta.is_dir() => Ok(Self::from_metadata(&meta)),
             Ok(_) => Err(FolderError::NotAFolder { path: path.to_owned() }),
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
                 Err(FolderError::Missing { path: path.to_owned() })

@@ -250,3 +250,17 @@ fn the_cache_believes_only_settled_files() {
     let fourth = folder.read().unwrap();
     assert!(Arc::ptr_eq(&third.files[0].bytes, &fourth.files[0].bytes));
 }
+
+#[test]
+fn a_folder_made_again_is_another_one() {
+    let tree = tempfile::tempdir().unwrap();
+    let path = tree.path().join("m");
+    let mut seen = std::collections::BTreeSet::new();
+    // The file system gives a freed number out again at once, most of the time.
+    for _ in 0..8 {
+        fs::create_dir(&path).unwrap();
+        let FolderIdentity { device, inode, born } = FolderIdentity::of(&path).unwrap();
+        assert!(seen.insert((device, inode, born)), "{inode} {born:?}");
+        fs::remove_dir(&path).unwrap();
+    }
+}

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -117,10 +116,7 @@ impl<'a> Walk<'a> {
             self.listing.stacks.push(relative.to_owned());
         }
         let stack = stack.or(Some(relative));
-        let identity = FolderIdentity {
-            device: meta.dev(),
-            inode: meta.ino(),
-        };
+        let identity = FolderIdentity::from_metadata(meta);
         if above.contains(&identity) {
             return self.problem(relative, stack, "it links to a folder it is in; remove the link");
         }
