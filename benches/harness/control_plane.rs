@@ -7,14 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use http::Method;
+use serde_json::json;
 use stratum::host::dev_plane::{DevPlane, Settings};
 
 use super::api::{APPLY, Api, Call};
-use super::credentials::Credentials;
+use super::credentials::{Credentials, Pair};
 use super::process;
-
-/// The one node of the control plane; it exists as an object only, and everything that needs a node's name uses it.
-pub(crate) const NODE: &str = "bench";
 
 /// A control plane; dropping it ends it.
 pub(crate) struct ControlPlane {
@@ -30,12 +28,13 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one in `folder`, which exists and is empty. The children die with us, by `stratum` in their place. With an
-    /// audit policy, each request is in the audit log before it is answered.
+    /// Starts one in `folder`, which exists and is empty. The children die with us, by `stratum` in their place. The
+    /// control-plane nodes exist as objects only. With an audit policy, each request is logged before it has ended.
     pub(crate) async fn start(
         [etcd, kube_apiserver]: [PathBuf; 2],
         stratum: &Path,
         folder: &Path,
+        nodes: &[&str],
         audit_policy: Option<&str>,
     ) -> Result<Self> {
         let mut settings = Settings::new(folder.join("plane"), [etcd, kube_apiserver], stratum);
@@ -60,11 +59,13 @@ impl ControlPlane {
             .parse()?;
         let api = Api::connect(address, &credentials, "bench").await?;
         api.namespace("kube-system").await?;
-        let body = format!(
-            r#"{{"apiVersion":"v1","kind":"Node","metadata":{{"name":"{NODE}","labels":{{"node-role.kubernetes.io/control-plane":""}}}}}}"#
-        );
-        let path = format!("/api/v1/nodes/{NODE}?fieldManager=bench");
-        api.call(Call::new(Method::PATCH, path).body(APPLY, body)).await?;
+        for node in nodes {
+            let body = json!({"apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": node, "labels": {"node-role.kubernetes.io/control-plane": ""}}});
+            let path = format!("/api/v1/nodes/{node}?fieldManager=bench");
+            api.call(Call::new(Method::PATCH, path).body(APPLY, body.to_string()))
+                .await?;
+        }
         Ok(Self {
             admin: credentials.kubeconfig(&plane.server(), "bench")?,
             api,
@@ -78,6 +79,16 @@ impl ControlPlane {
     /// A kubeconfig for one more user that may do everything; the audit log tells users apart.
     pub(crate) fn kubeconfig(&self, user: &str) -> Result<PathBuf> {
         self.credentials.kubeconfig(&self.plane.server(), user)
+    }
+
+    /// A certificate for a server on loopback that the API server is to call.
+    pub(crate) fn server_pair(&self, name: &str) -> Result<Pair> {
+        self.credentials.server(name)
+    }
+
+    /// The PEM file of the authority it is verified with.
+    pub(crate) fn authority(&self) -> &Path {
+        self.credentials.authority()
     }
 
     /// A second connection.

@@ -1,5 +1,6 @@
 //! Credentials of the run's own authority, for as many users as a run wants to tell apart.
 
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -10,7 +11,7 @@ use stratum::host::layout::Layout;
 use stratum::pki::authority::Authority;
 use stratum::pki::key::{Key, KeyKind, Serial};
 use stratum::pki::leaf::{Request, issue};
-use stratum::pki::name::Subject;
+use stratum::pki::name::{AlternativeName, Subject};
 
 /// The group that may do everything.
 const MASTERS: &str = "system:masters";
@@ -49,9 +50,18 @@ impl Credentials {
 
     /// A client certificate for a user who may do everything.
     pub(crate) fn client(&self, user: &str) -> Result<Pair> {
+        self.pair(&Request::client(Subject::user(user).in_group(MASTERS)))
+    }
+
+    /// A certificate for a server on loopback.
+    pub(crate) fn server(&self, name: &str) -> Result<Pair> {
+        let address = AlternativeName::ip(Ipv4Addr::LOCALHOST);
+        self.pair(&Request::server(Subject::user(name), vec![address]))
+    }
+
+    fn pair(&self, request: &Request) -> Result<Pair> {
         let key = Key::generate(KeyKind::EcdsaP256)?;
-        let request = Request::client(Subject::user(user).in_group(MASTERS));
-        let certificate = issue(&self.authority, &request, &key, Serial::random()?, clock::now())?;
+        let certificate = issue(&self.authority, request, &key, Serial::random()?, clock::now())?;
         Ok(Pair {
             certificate: certificate.to_pem(),
             key: key.to_pem().expose().to_owned(),

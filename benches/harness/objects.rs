@@ -97,6 +97,14 @@ impl Object {
         format!("{}/{}", self.kind.collection().1, self.name)
     }
 
+    /// Which content it has; the label `variant` says it in the cluster.
+    pub(crate) fn variant(&self) -> &str {
+        self.body
+            .pointer("/metadata/labels/variant")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    }
+
     /// A server-side apply of it.
     pub(crate) fn apply(&self) -> Call {
         let path = format!("{}?fieldManager=bench&force=true", self.path());
@@ -159,16 +167,21 @@ fn object(namespace: &str, number: usize, variant: u64) -> Object {
 pub(crate) fn write(folder: &Path, objects: &[Object], per_file: usize) -> Result<()> {
     std::fs::create_dir_all(folder)?;
     for (index, chunk) in objects.chunks(per_file).enumerate() {
-        let mut text = String::new();
-        for object in chunk {
-            write!(text, "---\n{}", serde_saphyr::to_string(&object.body)?)?;
-            if !text.ends_with('\n') {
-                text.push('\n');
-            }
-        }
-        let path = folder.join(format!("objects-{index:05}.yaml"));
-        atomic_file::write_if_changed(&path, text.as_bytes(), Access::Secret)?;
+        write_file(&folder.join(format!("objects-{index:05}.yaml")), chunk)?;
     }
+    Ok(())
+}
+
+/// Writes objects into one YAML file.
+pub(crate) fn write_file(path: &Path, objects: &[Object]) -> Result<()> {
+    let mut text = String::new();
+    for object in objects {
+        write!(text, "---\n{}", serde_saphyr::to_string(&object.body)?)?;
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    atomic_file::write_if_changed(path, text.as_bytes(), Access::Secret)?;
     Ok(())
 }
 

@@ -16,6 +16,9 @@ use crate::harness::{binaries, objects, process};
 use crate::measure::Sample;
 use crate::table::progress;
 
+/// The one control-plane node.
+pub(crate) const NODE: &str = "bench";
+
 /// The bed.
 pub(crate) struct Bed {
     pub(crate) arguments: Arguments,
@@ -35,7 +38,7 @@ impl Bed {
         let peers = binaries::peers().await?;
         let folder = TempDir::new()?;
         progress("starting etcd (with fsync) and kube-apiserver");
-        let plane = ControlPlane::start([etcd, kube_apiserver], &stratum, folder.path(), None).await?;
+        let plane = ControlPlane::start([etcd, kube_apiserver], &stratum, folder.path(), &[NODE], None).await?;
         Ok(Self {
             arguments,
             plane,

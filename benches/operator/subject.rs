@@ -23,9 +23,9 @@ use stratum::reconcilers::inventory::records::Documents;
 use stratum::reconcilers::manifests::report::Counts;
 use stratum::reconcilers::object::{GroupResource, ObjectId};
 
-use crate::bed::Bed;
+use crate::bed::{Bed, NODE};
 use crate::harness::binaries::eventually;
-use crate::harness::control_plane::{NODE, free_address};
+use crate::harness::control_plane::free_address;
 
 /// What one pass did.
 #[derive(Clone, Debug)]
