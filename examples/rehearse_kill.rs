@@ -59,7 +59,9 @@ enum Moment {
     SupersetWritten,
     /// At this apply.
     Applying(usize),
-    /// Everything is applied, and nothing is deleted.
+    /// Everything is applied, and its UIDs are about to be recorded.
+    Recording,
+    /// They are recorded, and nothing is deleted.
     Applied,
     /// At this delete.
     Pruning(usize),
@@ -100,7 +102,10 @@ async fn run(arguments: &Arguments) -> Result<usize> {
     let gaps = [
         Moment::BeforeSuperset,
         Moment::SupersetWritten,
-        Moment::Applying(1 + applies / 2),
+        Moment::Applying(1 + applies / 3),
+        // New objects come last.
+        Moment::Applying(1 + applies * 4 / 5),
+        Moment::Recording,
         Moment::Applied,
         Moment::Pruning(1 + deletes / 2),
         Moment::Narrowing,
@@ -229,6 +234,7 @@ impl Rehearsal {
             Moment::BeforeSuperset => seen.inventory_before > 0,
             Moment::SupersetWritten => seen.applies > 0,
             Moment::Applying(number) => seen.applies >= number,
+            Moment::Recording => seen.applies >= applies && seen.inventory_before > 1,
             Moment::Applied => seen.applies >= applies && seen.deletes > 0,
             Moment::Pruning(number) => seen.deletes >= number,
             Moment::Narrowing => seen.deletes >= deletes && seen.inventory_after > 0,
@@ -246,6 +252,7 @@ impl Rehearsal {
                 Moment::BeforeSuperset
                 | Moment::SupersetWritten
                 | Moment::Applying(_)
+                | Moment::Recording
                 | Moment::Applied
                 | Moment::Pruning(_)
                 | Moment::Narrowing => struck,

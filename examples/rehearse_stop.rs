@@ -170,7 +170,8 @@ impl Rehearsal {
         let writes = self.log.writes.get(start..).unwrap_or_default();
         let others = writes.iter().filter(|write| write.by != number && is_leaders(write));
         let first = others.map(|write| write.received).min().context("nobody took over")?;
-        let own = writes.iter().filter(|write| write.by == number && is_leaders(write));
+        let in_time = |write: &&Write| write.by == number && is_leaders(write) && write.completed <= first;
+        let own = writes.iter().filter(in_time);
         let last = own.map(|write| write.completed).max().unwrap_or(first);
         Ok(Row {
             at: format!("process {number} at write {moment}, {phase}"),
