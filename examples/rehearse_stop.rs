@@ -63,20 +63,7 @@ struct Row {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let result = tokio::runtime::Runtime::new()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(run(&arguments)));
-    match result {
-        Ok(0) => ExitCode::SUCCESS,
-        Ok(violations) => {
-            println!("{violations} VIOLATIONS");
-            ExitCode::FAILURE
-        }
-        Err(error) => {
-            eprintln!("the rehearsal broke off: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    rehearsal::exit_of(run(&arguments))
 }
 
 /// How many rules were broken.

@@ -6,7 +6,7 @@ use crate::bed::{Bed, finish};
 use crate::harness::objects;
 use crate::measure::{Sample, Who, Work, contest, growth};
 use crate::subject::Passes;
-use crate::table::{Entry, Figure, Table, Target, progress};
+use crate::table::{Figure, Table, Target, progress};
 
 /// Discovery, the inventory before and after, and a little.
 const OVERHEAD_REQUESTS: usize = 8;
@@ -42,16 +42,7 @@ pub(crate) async fn run(bed: &Bed, table: &mut Table) -> Result<()> {
         entry.gate("requests", requests, Target::AtMost(most), Figure::Count);
         table.add(entry);
     }
-    if let Some(slope) = growth(&times) {
-        let mut entry = Entry::new("B1 growth", "log-log slope");
-        entry.gate(
-            "slope",
-            Some(slope),
-            Target::Between(0.85, 1.10),
-            Figure::Time { noisy },
-        );
-        table.add(entry);
-    }
+    table.add_growth("B1 growth", growth(&times), noisy);
     Ok(())
 }
 

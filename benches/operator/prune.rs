@@ -11,7 +11,7 @@ use crate::bed::Bed;
 use crate::harness::objects::{self, COLLECTIONS, Object};
 use crate::measure::{Sample, Who, Work, contest, growth};
 use crate::subject::Passes;
-use crate::table::{Entry, Figure, Table, Target, progress};
+use crate::table::{Figure, Table, Target, progress};
 
 const NAMESPACE: &str = "b4-objects";
 
@@ -42,16 +42,7 @@ pub(crate) async fn run(bed: &Bed, table: &mut Table) -> Result<()> {
         entry.gate("GETs of objects", gets, Target::AtMost(1.0), Figure::Count);
         table.add(entry);
     }
-    if let Some(slope) = growth(&times) {
-        let mut entry = Entry::new("B4 growth", "log-log slope");
-        entry.gate(
-            "slope",
-            Some(slope),
-            Target::Between(0.85, 1.10),
-            Figure::Time { noisy },
-        );
-        table.add(entry);
-    }
+    table.add_growth("B4 growth", growth(&times), noisy);
     Ok(())
 }
 

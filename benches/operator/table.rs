@@ -99,6 +99,20 @@ impl Table {
         self.entries.push(entry);
     }
 
+    /// Adds the row that says whether time grows as the number of objects does; none without two scales.
+    pub(crate) fn add_growth(&mut self, benchmark: &'static str, slope: Option<f64>, noisy: bool) {
+        if let Some(slope) = slope {
+            let mut entry = Entry::new(benchmark, "log-log slope");
+            entry.gate(
+                "slope",
+                Some(slope),
+                Target::Between(0.85, 1.10),
+                Figure::Time { noisy },
+            );
+            self.add(entry);
+        }
+    }
+
     pub(crate) fn print(&self, markdown: bool) {
         let rows = self.rows();
         if markdown {

@@ -5,6 +5,7 @@ pub(crate) mod world;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -23,6 +24,24 @@ pub(crate) const NAMESPACE: &str = "rehearsal";
 pub(crate) const STACK: &str = "rehearsal";
 /// Documents in a file.
 const PER_FILE: usize = 50;
+
+/// Runs a rehearsal to the count of rules it found broken; none is success.
+pub(crate) fn exit_of(rehearsal: impl Future<Output = Result<usize>>) -> ExitCode {
+    let result = tokio::runtime::Runtime::new()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(rehearsal));
+    match result {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(violations) => {
+            println!("{violations} VIOLATIONS");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("the rehearsal broke off: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
 
 /// The stage.
 pub(crate) struct Stage {

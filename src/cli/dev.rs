@@ -10,14 +10,13 @@ use kube::Client;
 use kube::config::{
     AuthInfo, Cluster, Context as KubeContext, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
 };
-
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 use super::{printer, report};
 use crate::controllers::admin::AdminSettings;
-use crate::controllers::bootstrap::{self, Facts};
-use crate::controllers::concern::Concern;
+use crate::controllers::bootstrap::{self, Facts, base64};
+use crate::controllers::concern;
 use crate::controllers::concerns;
 use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::inventory::staging;
@@ -25,8 +24,8 @@ use crate::controllers::inventory::store::Store;
 use crate::controllers::inventory::sync::InventorySync;
 use crate::controllers::manifests::{Manifests, Settings};
 use crate::controllers::once;
-use crate::controllers::operator;
-use crate::controllers::shutdown::{Ended, Signals};
+use crate::controllers::operator::{self, RESYNC, SYSTEM_NAMESPACE};
+use crate::controllers::shutdown::Signals;
 use crate::controllers::telemetry::{self, LogFilter, LogFormat};
 use crate::host::assets::{Source, Tool};
 use crate::host::atomic_file::{self, Access};
@@ -37,8 +36,6 @@ use crate::reconcilers::inventory::desired::ClusterInputs;
 
 /// The node's name; nothing runs on it, it is there to be counted.
 const NODE: &str = "dev";
-const SYSTEM_NAMESPACE: &str = operator::SYSTEM_NAMESPACE;
-const RESYNC: Duration = Duration::from_secs(300);
 /// The stacks the manifests folder is seeded with.
 const SEEDS: [(&str, &str); 2] = [
     (
@@ -139,7 +136,7 @@ async fn operate(plane: &mut DevPlane) -> anyhow::Result<Exit> {
         resync: RESYNC,
         prune_max_share: None,
         drain: Duration::from_secs(10),
-        system_namespace: operator::SYSTEM_NAMESPACE.to_owned(),
+        system_namespace: SYSTEM_NAMESPACE.to_owned(),
     };
     let drain = settings.drain;
     let log = telemetry::install(LogFormat::Text, &LogFilter::default())?;
@@ -157,15 +154,7 @@ async fn operate(plane: &mut DevPlane) -> anyhow::Result<Exit> {
         ended = signals.supervise(work, &stop, drain) => ended,
         failure = plane.failure() => return Err(failure.into()),
     };
-    match ended {
-        Ended::Finished(Ok(())) => Ok(Exit::Done),
-        Ended::Finished(Err(error)) if error.is_leadership_lost() => {
-            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
-            Ok(Exit::LeadershipLost)
-        }
-        Ended::Finished(Err(error)) => Err(error.into()),
-        Ended::Aborted | Ended::Overdue => Ok(Exit::Failed),
-    }
+    super::operator::exit_of(ended)
 }
 
 /// Prepares the cluster for the operator, with a certificate that only exists here.
@@ -236,13 +225,6 @@ async fn sync(client: &Client, folder: &Path) -> anyhow::Result<()> {
     let namespace = kube::Api::<k8s_openapi::api::core::v1::Namespace>::all(client.clone())
         .get(SYSTEM_NAMESPACE)
         .await?;
-    let observed = sync.observe(Arc::new(namespace)).await?;
-    let plan = sync.decide(&observed, clock::now());
-    sync.act(observed, plan).await?;
+    concern::pass(&sync, Arc::new(namespace)).await?;
     Ok(())
-}
-
-fn base64(bytes: &[u8]) -> String {
-    let value = serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec())).unwrap_or_default();
-    value.as_str().unwrap_or_default().to_owned()
 }

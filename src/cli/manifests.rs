@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::bail;
 use kube::Client;
@@ -13,13 +12,12 @@ use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::inventory::store::Store;
 use crate::controllers::manifests::preview::{Change, Preview};
 use crate::controllers::manifests::{Manifests, Settings};
+use crate::controllers::operator::{RESYNC, SYSTEM_NAMESPACE};
 use crate::controllers::status;
 use crate::host::clock;
 use crate::host::layout::{Identity, Layout};
 use crate::reconcilers::inventory::confirmation::{Confirmation, confirm};
 use crate::reconcilers::object::StackName;
-
-const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// The flags and sub-commands of `stratum manifests`.
 #[derive(Debug, clap::Args)]
@@ -101,7 +99,7 @@ impl Common {
             folder: self.manifests_dir.clone().unwrap_or_else(|| layout.manifests()),
             state: self.state_dir.clone().unwrap_or_else(|| layout.state()),
             system_namespace: SYSTEM_NAMESPACE.to_owned(),
-            resync: Duration::from_secs(300),
+            resync: RESYNC,
             max_share: None,
             term: None,
         };

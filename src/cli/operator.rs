@@ -8,9 +8,10 @@ use tokio_util::sync::CancellationToken;
 use super::config::ConfigFile;
 use super::exit::Exit;
 use super::printer;
+use crate::controllers::concerns;
+use crate::controllers::operator::{self, OperatorError};
 use crate::controllers::shutdown::{Ended, Signals};
 use crate::controllers::telemetry;
-use crate::controllers::{concerns, operator};
 use crate::host::layout::Layout;
 
 use settings::Arguments;
@@ -67,7 +68,12 @@ async fn operate(arguments: Arguments) -> anyhow::Result<Exit> {
     let stop = CancellationToken::new();
     let drain = settings.operator.drain;
     let work = operator::run(settings.operator, concerns::all(), Some(log), stop.clone());
-    match signals.supervise(work, &stop, drain).await {
+    exit_of(signals.supervise(work, &stop, drain).await)
+}
+
+/// The exit code of an operator that ended; losing the Lease is an end of its own.
+pub(super) fn exit_of(ended: Ended<Result<(), OperatorError>>) -> anyhow::Result<Exit> {
+    match ended {
         Ended::Finished(Ok(())) => Ok(Exit::Done),
         Ended::Finished(Err(error)) if error.is_leadership_lost() => {
             printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));

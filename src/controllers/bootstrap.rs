@@ -79,7 +79,8 @@ fn cluster_info(facts: &Facts) -> Value {
         "data": {"kubeconfig": kubeconfig.to_string()}})
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// Bytes as a kubeconfig's `*-data` fields hold them.
+pub(crate) fn base64(bytes: &[u8]) -> String {
     let value = serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec())).unwrap_or_default();
     value.as_str().unwrap_or_default().to_owned()
 }

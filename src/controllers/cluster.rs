@@ -15,6 +15,7 @@ use kube::core::Status;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
+use super::concern::chain;
 use crate::reconcilers::manifests::memory::LiveObject;
 use crate::reconcilers::manifests::resources::{ResourceMap, Scope, Served};
 use crate::reconcilers::object::{ObjectId, Uid};
@@ -107,18 +108,13 @@ impl CallError {
     /// What the API server said, or why it said nothing, in one line without the request.
     #[must_use]
     pub fn reason(&self) -> String {
-        let mut text = match self {
-            Self::Refused { status, .. } => return status.message.clone(),
-            Self::Unanswered { .. } => "no answer from the API server".to_owned(),
-            Self::Unreadable { .. } => "the answer is not of the form this version expects".to_owned(),
-        };
-        let mut source = std::error::Error::source(self);
-        while let Some(error) = source {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            source = error.source();
+        match self {
+            Self::Refused { status, .. } => status.message.clone(),
+            Self::Unanswered { source, .. } => format!("no answer from the API server: {}", chain(&**source)),
+            Self::Unreadable { source, .. } => {
+                format!("the answer is not of the form this version expects: {}", chain(source))
+            }
         }
-        text
     }
 }
 

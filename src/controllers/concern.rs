@@ -183,7 +183,11 @@ async fn drive<C: Concern>(root: Arc<C::Root>, context: Arc<Context<C>>) -> Resu
     }))
 }
 
-async fn pass<C: Concern>(concern: &C, root: Arc<C::Root>) -> Result<Wake, C::Error> {
+/// One pass of a concern over one root: observe, decide, act.
+///
+/// # Errors
+/// When observing or acting fails.
+pub async fn pass<C: Concern>(concern: &C, root: Arc<C::Root>) -> Result<Wake, C::Error> {
     let observed = concern.observe(root).await?;
     let plan = concern.decide(&observed, clock::now());
     concern.act(observed, plan).await

@@ -29,6 +29,8 @@ use super::telemetry::LogControl;
 
 /// The namespace of the Lease, the inventory and the status. A field of [`Settings`], so that tests can share a cluster.
 pub const SYSTEM_NAMESPACE: &str = "kube-system";
+/// Applied objects are compared with the cluster once in this time, if nothing else is said.
+pub const RESYNC: Duration = Duration::from_secs(300);
 /// The part of the drain limit that is kept for releasing the Lease and ending the rest.
 const KEPT_FOR_THE_END: Duration = Duration::from_secs(4);
 /// The longest pause between two tries to reach the API server.

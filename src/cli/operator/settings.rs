@@ -10,13 +10,12 @@ use strum::VariantNames;
 
 use super::super::config::{OperatorSection, TlsSection};
 use crate::controllers::admin::{AdminSettings, TlsFiles};
-use crate::controllers::operator::{SYSTEM_NAMESPACE, Settings};
+use crate::controllers::operator::{RESYNC, SYSTEM_NAMESPACE, Settings};
 use crate::controllers::telemetry::{LogFilter, LogFormat, TelemetryError};
 use crate::host::layout::{Identity, Layout};
 
 /// The admin server's port, when nothing else is said.
 const PORT: u16 = 9440;
-const RESYNC: Duration = Duration::from_secs(300);
 const DRAIN: Duration = Duration::from_secs(20);
 /// The longest node name: a DNS subdomain.
 const NODE_NAME_LIMIT: usize = 253;

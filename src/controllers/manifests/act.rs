@@ -12,7 +12,6 @@ use crate::controllers::inventory::local_record;
 use crate::controllers::inventory::store::{StoreError, Stored};
 use crate::host::clock;
 use crate::host::folder::Listing;
-use crate::reconcilers::inventory::document::Entry;
 use crate::reconcilers::inventory::migration;
 use crate::reconcilers::manifests::apply::{self, Plan};
 use crate::reconcilers::manifests::report::{Counts, Outcome, Refusal, RefusalReason, Report, Suspension};
@@ -150,12 +149,6 @@ impl Manifests {
         };
         let node = &self.settings.node;
         let (wanted, memory) = (&observed.resolution.wanted, &observed.state.memory);
-        let exists = |documents: &crate::reconcilers::inventory::records::Documents| {
-            documents
-                .inventory
-                .as_ref()
-                .is_some_and(|inventory| inventory.nodes.contains_key(node))
-        };
         let own = record::own(&known.documents, node);
         if gone.is_empty() && used.is_empty() && apply::narrowed(wanted, &own, gone, memory) == own {
             return Ok(());
@@ -163,10 +156,9 @@ impl Manifests {
         let stored = self
             .store
             .commit(Some(known), self.settings.term, |documents| {
-                if exists(documents)
-                    && let Some(inventory) = &mut documents.inventory
+                if let Some(inventory) = &mut documents.inventory
+                    && let Some(own) = inventory.nodes.get_mut(node)
                 {
-                    let own: &mut Entry = inventory.nodes.entry(node.clone()).or_default();
                     *own = record::to_entry(&apply::narrowed(wanted, &record::from_entry(own), gone, memory));
                     for id in gone {
                         inventory.remove_everywhere(id);

@@ -45,8 +45,8 @@ impl Manifests {
         let mut refusals = Vec::new();
         let values = self.values(&mut state, &listing, stored.as_ref().ok(), now).await?;
         let skip = mismatched(&listing, stored.as_ref().ok(), &mut refusals);
-        let (pass, parsed) = (&mut *state, skip);
-        let sources = sources::read(&mut pass.parsed, &mut pass.seen, &listing, &values, &parsed);
+        let pass = &mut *state;
+        let sources = sources::read(&mut pass.parsed, &mut pass.seen, &listing, &values, &skip);
         refusals.extend(sources.refusals);
         let key = (
             listing.digest,
@@ -225,10 +225,10 @@ impl Manifests {
         let window = self.settings.resync;
         for (index, resource) in resources.iter().enumerate() {
             if state.resync.get(*resource).is_none_or(|at| at <= now) {
-                let again = !state.resync.contains_key(*resource);
+                let first = !state.resync.contains_key(*resource);
                 state.resync.insert(
                     (*resource).clone(),
-                    next_turn(*now, window, index, resources.len(), again),
+                    next_turn(*now, window, index, resources.len(), first),
                 );
             }
         }

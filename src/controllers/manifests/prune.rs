@@ -83,7 +83,12 @@ impl Manifests {
         let open = inventory.is_none_or(|inventory| inventory.closed_at.is_none());
         // The Nodes and the local record matter only while the migration is open.
         let (nodes, local) = if open {
-            (self.control_plane().await?, local_record(&self.settings.folder))
+            (
+                cluster::control_plane_nodes(&self.operator)
+                    .await
+                    .map_err(Error::Cluster)?,
+                local_record(&self.settings.folder),
+            )
         } else {
             (
                 BTreeSet::new(),
@@ -113,13 +118,6 @@ impl Manifests {
                 problem: "the record of this node, .applied.json, is not readable".to_owned(),
             }),
         })
-    }
-
-    async fn control_plane(&self) -> Result<BTreeSet<String>, Error> {
-        let found = cluster::control_plane_nodes(&self.operator)
-            .await
-            .map_err(Error::Cluster)?;
-        Ok(found)
     }
 
     pub(super) fn gate(&self, observed: &Observed, settled: bool, complete: bool) -> Gate {

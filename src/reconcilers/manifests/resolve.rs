@@ -79,19 +79,7 @@ pub fn resolve(declared: &[(Option<StackName>, &Declared)], served: &ResourceMap
     let mut resolution = Resolution::default();
     let mut served = served.clone();
     for (_, object) in declared.iter().filter(|(_, object)| is_definition(object)) {
-        served.insert_definition(&object.body);
-        let spec = &object.body["spec"];
-        for version in spec["versions"].as_array().into_iter().flatten() {
-            if let (Some(group), Some(version), Some(kind)) = (
-                spec["group"].as_str(),
-                version["name"].as_str().filter(|_| version["served"] == true),
-                spec["names"]["kind"].as_str(),
-            ) {
-                resolution
-                    .defined
-                    .insert((format!("{group}/{version}"), kind.to_owned()));
-            }
-        }
+        resolution.defined.extend(served.insert_definition(&object.body));
     }
     let mut by_identity: BTreeMap<ObjectId, Vec<Arc<Resolved>>> = BTreeMap::new();
     let mut order = Vec::new();

@@ -95,15 +95,18 @@ impl ResourceMap {
 
     /// Adds what a CustomResourceDefinition (apiextensions.k8s.io/v1) of this pass will serve; what the API server
     /// says already wins. A definition that lacks a field is left to the API server to refuse.
-    pub fn insert_definition(&mut self, definition: &Value) {
+    ///
+    /// Returns the `apiVersion` and kind of everything it defines.
+    pub fn insert_definition(&mut self, definition: &Value) -> Vec<(String, String)> {
         let spec = &definition["spec"];
         let (Some(group), Some(kind), Some(plural)) = (
             spec["group"].as_str(),
             spec["names"]["kind"].as_str(),
             spec["names"]["plural"].as_str(),
         ) else {
-            return;
+            return Vec::new();
         };
+        let mut defined = Vec::new();
         let scope = if spec["scope"] == "Cluster" {
             Scope::Cluster
         } else {
@@ -113,6 +116,7 @@ impl ResourceMap {
             let Some(name) = version["name"].as_str().filter(|_| version["served"] == true) else {
                 continue;
             };
+            defined.push((format!("{group}/{name}"), kind.to_owned()));
             let key = (group.to_owned(), name.to_owned(), kind.to_owned());
             if !self.kinds.contains_key(&key) {
                 self.insert(Served {
@@ -125,6 +129,7 @@ impl ResourceMap {
                 });
             }
         }
+        defined
     }
 
     /// The resource of an object's `apiVersion` and `kind`.
