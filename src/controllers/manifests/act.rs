@@ -35,6 +35,11 @@ impl Manifests {
             report.refuse(refusal.clone());
         }
         let settled = settle(&mut observed.state, &observed.listing, observed.now);
+        // Chosen before anything is written: the superset itself makes an inventory where there was none.
+        let chosen = self.prune_record(&observed).await?;
+        let without_inventory = matches!(&observed.stored, Ok(stored) if stored.resource_version.is_none());
+        let waiting = observed.state.waiting.take();
+        let waiting = waiting.or_else(|| chosen.clone().ok().filter(|_| without_inventory));
         match self.record_superset(&mut observed, &plan).await {
             Ok(()) => self.apply_stages(&mut observed, &plan, &mut report).await?,
             Err(reason) => self.refuse_stacks(&mut observed, &plan, &reason, &mut report).await?,
@@ -42,7 +47,8 @@ impl Manifests {
         for object in &plan.unchanged {
             report.count(object.stack.as_ref(), Outcome::Unchanged);
         }
-        let (gone, used) = self.prune(&mut observed, settled, &mut report).await?;
+        let (gone, used) = self.prune(&mut observed, chosen, settled, &mut report).await?;
+        observed.state.waiting = waiting.filter(|_| report.suspended == Some(Suspension::Unsettled));
         self.record_narrowed(&mut observed, &gone, &used).await?;
         let wanted: BTreeSet<&ObjectId> = observed.resolution.wanted.iter().map(|object| &object.id).collect();
         observed.state.memory.retain(|id| wanted.contains(id));

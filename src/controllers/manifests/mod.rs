@@ -5,6 +5,7 @@
 //! requests, never correctness.
 
 mod act;
+mod delete;
 mod observe;
 pub mod preview;
 mod prune;
@@ -89,6 +90,9 @@ struct State {
     settled: Option<([u8; 32], Timestamp)>,
     /// When each resource is compared with the cluster next.
     resync: BTreeMap<GroupResource, Timestamp>,
+    /// The local record by which a pass without any inventory ConfigMap would have pruned, had its files been read twice.
+    /// Writing the superset has opened a migration since; the second read still goes by the record of the first.
+    waiting: Option<apply::Record>,
     /// Prune candidates that stay, and until when they are not looked at again.
     kept: Option<(apply::Record, Timestamp, Vec<String>)>,
 }
@@ -157,6 +161,7 @@ impl Manifests {
             values: None,
             settled: None,
             resync: BTreeMap::new(),
+            waiting: None,
             kept: None,
         };
         let store = Store::new(operator.clone(), &settings.system_namespace);

@@ -1,36 +1,32 @@
-//! Looks at what the record remembers and no file declares, and deletes what [`crate::reconcilers::manifests::prune`] says.
+//! Which record a pass prunes by, and whether it may.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use futures::StreamExt;
 use jiff::SignedDuration;
 
-use super::{Error, IN_FLIGHT, Manifests, Observed, record};
-use crate::controllers::cluster::{self, CallErrorKind};
-use crate::controllers::inventory::{local_record, store};
-use crate::controllers::{cluster::CallError, hands};
-use crate::reconcilers::inventory::migration::{ClusterState, PruneRecord, prune_record};
-use crate::reconcilers::manifests::STACK_LABEL;
+use super::{Error, Manifests, Observed, record};
+use crate::controllers::cluster;
+use crate::controllers::inventory::local_record;
+use crate::reconcilers::inventory::migration::{ClusterState, LocalRecord, PruneRecord, prune_record};
 use crate::reconcilers::manifests::apply::{Record, Recorded};
-use crate::reconcilers::manifests::memory::LiveObject;
-use crate::reconcilers::manifests::prune::{self, Gate, Liveness, PlanDigest, Verdict};
-use crate::reconcilers::manifests::report::{KeptReason, Outcome, Report, Suspension};
-use crate::reconcilers::manifests::resources::{ResourceMap, Unresolved};
-use crate::reconcilers::object::{GroupResource, ObjectId, StackName, Uid};
+use crate::reconcilers::manifests::prune::{self, Gate, PlanDigest};
+use crate::reconcilers::manifests::report::{Report, Suspension};
+use crate::reconcilers::object::{ObjectId, StackName};
 
 /// References that leave the record, and confirmations that were used up.
 type Pruned = (BTreeSet<ObjectId>, Vec<(StackName, String)>);
 
 impl Manifests {
-    /// Prunes, or says in the report why not.
+    /// Prunes by a record that was chosen before this pass wrote anything, or says in the report why not.
     pub(super) async fn prune(
         &self,
         observed: &mut Observed,
+        chosen: Result<Record, Suspension>,
         settled: bool,
         report: &mut Report,
     ) -> Result<Pruned, Error> {
         let nothing = (BTreeSet::new(), Vec::new());
-        let record = match self.prune_record(observed).await? {
+        let record = match chosen {
             Ok(record) => record,
             Err(suspension) => {
                 report.suspended = Some(suspension);
@@ -62,7 +58,7 @@ impl Manifests {
             .into_iter()
             .filter_map(|stack| Some((stack.clone(), prune::plan_digest(by_stack.get(&stack)?).0)))
             .collect();
-        let gone = self.delete(observed, &record, &candidates, report).await?;
+        let gone = self.delete(observed, &candidates, report).await?;
         let left: Record = candidates.into_iter().filter(|(id, _)| !gone.contains(id)).collect();
         let pause = SignedDuration::try_from(self.settings.resync).unwrap_or(SignedDuration::from_secs(300));
         observed.state.kept = (!left.is_empty()).then(|| (left, observed.now + pause, report.kept.clone()));
@@ -90,10 +86,7 @@ impl Manifests {
                 local_record(&self.settings.folder),
             )
         } else {
-            (
-                BTreeSet::new(),
-                crate::reconcilers::inventory::migration::LocalRecord::Absent,
-            )
+            (BTreeSet::new(), LocalRecord::Absent)
         };
         let state = match stored.resource_version {
             None => ClusterState::NoConfigMap,
@@ -113,7 +106,10 @@ impl Manifests {
                 })
                 .collect()),
             PruneRecord::Local(entry) => Ok(record::from_entry(&entry)),
-            PruneRecord::Open { missing } => Err(Suspension::MigrationOpen { missing }),
+            PruneRecord::Open { missing } => match &observed.state.waiting {
+                Some(record) => Ok(record.clone()),
+                None => Err(Suspension::MigrationOpen { missing }),
+            },
             PruneRecord::Unreadable => Err(Suspension::InventoryUnreadable {
                 problem: "the record of this node, .applied.json, is not readable".to_owned(),
             }),
@@ -140,158 +136,4 @@ impl Manifests {
                 .collect(),
         }
     }
-
-    /// Deletes wave by wave; the references that leave the record.
-    async fn delete(
-        &self,
-        observed: &mut Observed,
-        record: &Record,
-        candidates: &Record,
-        report: &mut Report,
-    ) -> Result<BTreeSet<ObjectId>, Error> {
-        // A kind that seems gone must be gone now, and not in an old answer.
-        let served = self.discover(&mut observed.state).await?;
-        let live = self.liveness(&served, candidates).await?;
-        let inventory = ObjectId {
-            resource: GroupResource::new("", "configmaps"),
-            namespace: Some(self.settings.system_namespace.clone()),
-            name: store::NAME.to_owned(),
-        };
-        let mut gone = BTreeSet::new();
-        let mut deletes = Vec::new();
-        for (id, recorded) in candidates {
-            let liveness = live.get(id).unwrap_or(&Liveness::Absent);
-            let foreign = match liveness {
-                Liveness::Live(_) if prune::holds_others(id) => self.foreign(&served, id, record).await?,
-                Liveness::Live(_) | Liveness::Absent | Liveness::KindGone | Liveness::Unavailable => None,
-            };
-            match prune::judge(id, recorded, liveness, foreign.as_deref(), &inventory) {
-                Verdict::Forget => {
-                    gone.insert(id.clone());
-                }
-                Verdict::Keep(reason) => report.kept.push(reason.describe(id)),
-                Verdict::Delete { uid, resource_version } => deletes.push((id.clone(), (uid, resource_version))),
-            }
-        }
-        for wave in prune::waves(deletes).into_values() {
-            let results: Vec<_> = futures::stream::iter(wave)
-                .map(|(id, (uid, version))| {
-                    let served = &served;
-                    async move {
-                        let result = self.delete_one(served, &id, &uid, &version).await;
-                        (id, result)
-                    }
-                })
-                .buffer_unordered(IN_FLIGHT)
-                .collect()
-                .await;
-            for (id, result) in results {
-                match result {
-                    Ok(()) => {
-                        let stack = candidates.get(&id).and_then(|recorded| recorded.stacks.first());
-                        report.count(stack, Outcome::Pruned);
-                        gone.insert(id);
-                    }
-                    Err(error) if error.kind() == CallErrorKind::NotFound => {
-                        gone.insert(id);
-                    }
-                    Err(error) => report.kept.push(KeptReason::Refused(error.reason()).describe(&id)),
-                }
-            }
-        }
-        Ok(gone)
-    }
-
-    async fn delete_one(
-        &self,
-        served: &ResourceMap,
-        id: &ObjectId,
-        uid: &Uid,
-        resource_version: &str,
-    ) -> Result<(), CallError> {
-        let Ok(found) = served.preferred(&id.resource) else {
-            return Ok(());
-        };
-        hands::delete(&self.client, id, &found.version, uid, resource_version).await
-    }
-
-    /// What the cluster says of each candidate: one list for each resource, by the stack label; what it does not show is
-    /// looked at by itself.
-    async fn liveness(&self, served: &ResourceMap, candidates: &Record) -> Result<BTreeMap<ObjectId, Liveness>, Error> {
-        let mut result = BTreeMap::new();
-        let mut resources: BTreeMap<&GroupResource, Vec<&ObjectId>> = BTreeMap::new();
-        for id in candidates.keys() {
-            resources.entry(&id.resource).or_default().push(id);
-        }
-        for (resource, ids) in resources {
-            let found = match served.preferred(resource) {
-                Ok(found) => found,
-                Err(why) => {
-                    let liveness = match why {
-                        Unresolved::Unknown => Liveness::KindGone,
-                        Unresolved::GroupUnavailable => Liveness::Unavailable,
-                    };
-                    result.extend(ids.into_iter().map(|id| (id.clone(), liveness.clone())));
-                    continue;
-                }
-            };
-            let mut listed = cluster::list(&self.client, found, None, Some(STACK_LABEL))
-                .await
-                .map_err(Error::Cluster)?;
-            for id in ids {
-                let live = match listed.remove(id) {
-                    Some(live) => Some(live),
-                    None => cluster::look(&self.client, id, &found.version)
-                        .await
-                        .map_err(Error::Cluster)?,
-                };
-                result.insert(id.clone(), live.map_or(Liveness::Absent, Liveness::Live));
-            }
-        }
-        Ok(result)
-    }
-
-    /// One object that a Namespace or CustomResourceDefinition holds and that is in no record.
-    async fn foreign(&self, served: &ResourceMap, id: &ObjectId, record: &Record) -> Result<Option<String>, Error> {
-        let (resources, namespace): (Vec<_>, _) = if id.resource.resource == "namespaces" {
-            (served.namespaced().cloned().collect(), Some(id.name.as_str()))
-        } else {
-            let (plural, group) = id.name.split_once('.').unwrap_or((id.name.as_str(), ""));
-            (
-                served
-                    .preferred(&GroupResource::new(group, plural))
-                    .ok()
-                    .cloned()
-                    .into_iter()
-                    .collect(),
-                None,
-            )
-        };
-        for resource in resources {
-            let found = match cluster::list(&self.client, &resource, namespace, None).await {
-                Ok(found) => found,
-                Err(error) if error.kind() == CallErrorKind::NotFound => continue,
-                Err(error) => return Err(Error::Cluster(error)),
-            };
-            let stranger = found
-                .iter()
-                .find(|(other, live)| !record.contains_key(other) && !is_incidental(other, live));
-            if let Some((other, _)) = stranger {
-                return Ok(Some(other.to_string()));
-            }
-        }
-        Ok(None)
-    }
-}
-
-/// What Kubernetes puts into every namespace by itself, or a controller made for another object.
-fn is_incidental(id: &ObjectId, live: &LiveObject) -> bool {
-    let generated = match (id.resource.group.as_str(), id.resource.resource.as_str()) {
-        ("", "configmaps") => id.name == "kube-root-ca.crt",
-        ("", "serviceaccounts") => id.name == "default",
-        ("" | "events.k8s.io", "events") => true,
-        ("", "endpoints") => true,
-        _ => false,
-    };
-    generated || live.owned || live.terminating
 }

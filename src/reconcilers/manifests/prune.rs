@@ -127,6 +127,20 @@ pub enum Liveness {
     Unavailable,
 }
 
+/// What a Namespace or CustomResourceDefinition would take with it, besides what is pruned before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Contents {
+    /// Nothing.
+    Empty,
+    /// At least this object.
+    Holds(ObjectId),
+    /// Nobody knows: this API group does not answer.
+    Unknown {
+        /// The group.
+        group: String,
+    },
+}
+
 /// What happens to one candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -143,15 +157,13 @@ pub enum Verdict {
     Keep(KeptReason),
 }
 
-/// Judges one candidate.
-///
-/// `foreign` is one object nobody here declared that a Namespace or CustomResourceDefinition still holds.
+/// Judges one candidate. What [`holds_others`] is judged after the rest has been deleted, by what is left in it.
 #[must_use]
 pub fn judge(
     id: &ObjectId,
     recorded: &Recorded,
     liveness: &Liveness,
-    foreign: Option<&str>,
+    contents: &Contents,
     inventory: &ObjectId,
 ) -> Verdict {
     if is_reserved(id, inventory) {
@@ -177,12 +189,13 @@ pub fn judge(
     if is_protected(&live.annotations) {
         return Verdict::Keep(KeptReason::Protected);
     }
-    if let Some(example) = foreign {
-        return Verdict::Keep(KeptReason::HoldsForeign(example.to_owned()));
-    }
-    Verdict::Delete {
-        uid,
-        resource_version: live.resource_version.clone(),
+    match contents {
+        Contents::Empty => Verdict::Delete {
+            uid,
+            resource_version: live.resource_version.clone(),
+        },
+        Contents::Holds(example) => Verdict::Keep(KeptReason::HoldsOthers(example.to_string())),
+        Contents::Unknown { group } => Verdict::Keep(KeptReason::ContentsUnknown(group.clone())),
     }
 }
 

@@ -318,8 +318,10 @@ pub enum KeptReason {
     Protected,
     /// A namespace of Kubernetes itself, or the inventory.
     Reserved,
-    /// A Namespace or CustomResourceDefinition that still holds objects nobody here declared; one of them.
-    HoldsForeign(String),
+    /// A Namespace or CustomResourceDefinition that would take objects with it that are not pruned; one of them.
+    HoldsOthers(String),
+    /// A Namespace whose objects of this API group could not be listed.
+    ContentsUnknown(String),
     /// Recorded without a UID, and the live object does not carry the stack's label: it is somebody else's.
     NotOurs,
     /// Its API group could not be asked.
@@ -335,7 +337,10 @@ impl KeptReason {
         match self {
             Self::Protected => format!("{id}: annotated stratum.ciq.com/prune: disabled"),
             Self::Reserved => format!("{id}: never pruned; delete it by hand if it must go"),
-            Self::HoldsForeign(example) => format!("{id}: still holds {example}, which no stack declared"),
+            Self::HoldsOthers(example) => format!("{id}: still holds {example}, which is not pruned"),
+            Self::ContentsUnknown(group) => {
+                format!("{id}: may hold objects of API group {group}, which does not answer")
+            }
             Self::NotOurs => format!("{id}: recorded without a UID and not labelled as this stack's"),
             Self::GroupUnavailable => format!("{id}: its API group does not answer"),
             Self::Refused(message) => format!("{id}: the API server refused the deletion: {message}"),

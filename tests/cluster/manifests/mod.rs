@@ -1,6 +1,7 @@
 //! The manifests concern on a real API server: what is created, repaired and pruned, and above all what is not.
 
 mod bad_input;
+mod first_pass;
 mod fixture;
 mod safety;
 

@@ -177,3 +177,55 @@ async fn a_namespace_with_foreign_objects_and_kube_system_stay() {
     let report = fixture.restarted().pass().await;
     assert_eq!(report.total().pruned, 1, "{report:?}");
 }
+
+#[tokio::test]
+async fn a_namespace_does_not_take_what_is_declared_or_protected_with_it() {
+    let fixture = Fixture::new("holder").await;
+    let name = format!("{}-extra", fixture.namespace());
+    let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n");
+    let inside = |map: &str| config_maps(&[map]).replace("NAMESPACE", &name);
+    fixture.write("s/n.yaml", &namespace);
+    fixture.write("s/declared.yaml", &inside("declared"));
+    fixture.write("s/protected.yaml", &inside("protected"));
+    fixture.pass().await;
+    let cluster = fixture.cluster();
+    let protect = [
+        "-n",
+        &name,
+        "annotate",
+        "configmap",
+        "protected",
+        "stratum.ciq.com/prune=disabled",
+    ];
+    cluster.kubectl(&protect).await;
+    let phase = ["get", "namespace", &name, "-o", "jsonpath={.status.phase}"];
+
+    fixture.remove("s/n.yaml");
+    let report = fixture.pass().await;
+    assert!(report.kept.iter().any(|kept| kept.contains(&name)), "{report:?}");
+    assert_eq!(
+        cluster.kubectl(&phase).await,
+        "Active",
+        "an object in it is still declared"
+    );
+
+    fixture.write("s/other.yaml", &config_maps(&["other"]));
+    fixture.remove("s/declared.yaml");
+    fixture.remove("s/protected.yaml");
+    let report = fixture.restarted().pass().await;
+    assert_eq!(report.total().pruned, 1, "only what is not protected: {report:?}");
+    assert_eq!(cluster.kubectl(&phase).await, "Active", "a protected object is in it");
+
+    cluster
+        .kubectl(&[
+            "-n",
+            &name,
+            "annotate",
+            "configmap",
+            "protected",
+            "stratum.ciq.com/prune-",
+        ])
+        .await;
+    let report = fixture.restarted().pass().await;
+    assert_eq!(report.total().pruned, 2, "{report:?}");
+}

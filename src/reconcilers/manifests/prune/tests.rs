@@ -147,40 +147,61 @@ fn only_the_very_object_that_was_applied_is_deleted() {
         uid: Uid("u".into()),
         resource_version: "7".into(),
     };
-    let judge = |recorded: &Recorded, liveness: Liveness, foreign: Option<&str>| {
-        super::judge(&id, recorded, &liveness, foreign, &inventory())
+    let judge = |recorded: &Recorded, liveness: Liveness| {
+        super::judge(&id, recorded, &liveness, &Contents::Empty, &inventory())
     };
 
-    assert_eq!(judge(&known, Liveness::Live(live("u")), None), delete);
+    assert_eq!(judge(&known, Liveness::Live(live("u"))), delete);
     assert_eq!(
-        judge(&known, Liveness::Live(live("other")), None),
+        judge(&known, Liveness::Live(live("other"))),
         Verdict::Forget,
         "re-created by a user"
     );
-    assert_eq!(judge(&known, Liveness::Absent, None), Verdict::Forget);
-    assert_eq!(judge(&known, Liveness::KindGone, None), Verdict::Forget);
+    assert_eq!(judge(&known, Liveness::Absent), Verdict::Forget);
+    assert_eq!(judge(&known, Liveness::KindGone), Verdict::Forget);
     assert_eq!(
-        judge(&known, Liveness::Unavailable, None),
+        judge(&known, Liveness::Unavailable),
         Verdict::Keep(KeptReason::GroupUnavailable)
     );
     assert_eq!(
-        judge(&unknown, Liveness::Live(live("u")), None),
+        judge(&unknown, Liveness::Live(live("u"))),
         Verdict::Keep(KeptReason::NotOurs)
     );
     let mut labelled = live("u");
     labelled.labels.insert(STACK_LABEL.into(), "s".into());
-    assert_eq!(judge(&unknown, Liveness::Live(labelled), None), delete);
+    assert_eq!(judge(&unknown, Liveness::Live(labelled)), delete);
     let mut protected = live("u");
     protected
         .annotations
         .insert(PRUNE_ANNOTATION.into(), PRUNE_DISABLED.into());
     assert_eq!(
-        judge(&known, Liveness::Live(protected), None),
+        judge(&known, Liveness::Live(protected)),
         Verdict::Keep(KeptReason::Protected)
     );
+}
+
+#[test]
+fn a_namespace_goes_only_when_nothing_would_go_with_it() {
+    let namespace = ObjectId {
+        resource: GroupResource::new("", "namespaces"),
+        namespace: None,
+        name: "n".into(),
+    };
+    let known = Recorded {
+        uids: [Uid("u".into())].into(),
+        stacks: [stack("s")].into(),
+    };
+    let judge = |contents: Contents| judge(&namespace, &known, &Liveness::Live(live("u")), &contents, &inventory());
+    assert!(matches!(judge(Contents::Empty), Verdict::Delete { .. }));
     assert_eq!(
-        judge(&known, Liveness::Live(live("u")), Some("core/pods x/y")),
-        Verdict::Keep(KeptReason::HoldsForeign("core/pods x/y".into()))
+        judge(Contents::Holds(inventory())),
+        Verdict::Keep(KeptReason::HoldsOthers(inventory().to_string()))
+    );
+    assert_eq!(
+        judge(Contents::Unknown {
+            group: "metrics.k8s.io".into()
+        }),
+        Verdict::Keep(KeptReason::ContentsUnknown("metrics.k8s.io".into()))
     );
 }
 
@@ -197,12 +218,18 @@ fn the_namespaces_of_kubernetes_and_the_inventory_are_never_pruned() {
             name: name.into(),
         };
         assert_eq!(
-            judge(&id, &known, &Liveness::Live(live("u")), None, &inventory()),
+            judge(&id, &known, &Liveness::Live(live("u")), &Contents::Empty, &inventory()),
             Verdict::Keep(KeptReason::Reserved)
         );
     }
     assert_eq!(
-        judge(&inventory(), &known, &Liveness::Live(live("u")), None, &inventory()),
+        judge(
+            &inventory(),
+            &known,
+            &Liveness::Live(live("u")),
+            &Contents::Empty,
+            &inventory()
+        ),
         Verdict::Keep(KeptReason::Reserved)
     );
 }
