@@ -1,6 +1,5 @@
 //! An etcd and a kube-apiserver of the run's own, empty, on loopback, with every write synced to disk as in production.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,9 +7,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use http::Method;
 use serde_json::json;
+use stratum::host::clock;
 use stratum::host::dev_plane::{DevPlane, Settings};
 
 use super::api::{APPLY, Api, Call};
+use super::audit::{Log, Requests};
 use super::credentials::{Credentials, Pair};
 use super::process;
 
@@ -22,6 +23,7 @@ pub(crate) struct ControlPlane {
     pub(crate) api: Api,
     /// Where logs of children may go.
     pub(crate) logs: PathBuf,
+    log: tokio::sync::Mutex<Log>,
     plane: DevPlane,
     credentials: Credentials,
     address: SocketAddr,
@@ -43,7 +45,11 @@ impl ControlPlane {
             "--log-level=warn".to_owned(),
         ];
         // Nothing makes ServiceAccounts here, so no Pod may wait for its own.
-        settings.api_server_arguments = vec!["--disable-admission-plugins=ServiceAccount".to_owned()];
+        settings.api_server_arguments = vec![
+            "--disable-admission-plugins=ServiceAccount".to_owned(),
+            // Emptying a namespace between two rounds is not measured, and takes half a minute with one.
+            "--delete-collection-workers=16".to_owned(),
+        ];
         if let Some(policy) = audit_policy {
             settings.audit_policy = Some(policy.to_owned());
             settings
@@ -70,6 +76,7 @@ impl ControlPlane {
             admin: credentials.kubeconfig(&plane.server(), "bench")?,
             api,
             logs: folder.to_owned(),
+            log: tokio::sync::Mutex::new(Log::new(plane.audit_log())),
             plane,
             credentials,
             address,
@@ -107,111 +114,22 @@ impl ControlPlane {
         self.plane.audit_log()
     }
 
-    /// Requests answered so far.
+    /// Requests answered so far, if there is an audit policy. A line comes a moment after its answer.
     pub(crate) async fn requests(&self) -> Result<Requests> {
-        let metrics = self.api.call(Call::new(Method::GET, "/metrics")).await?;
-        Ok(Requests::parse(&String::from_utf8_lossy(&metrics)))
-    }
-}
-
-/// Answered requests by verb and resource, without those the API server sends to itself all the time and those of the
-/// measurement.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Requests(BTreeMap<(String, String), u64>);
-
-/// Resources that only the API server itself asks for in these runs, from its own loopback client.
-const OWN_BUSINESS: [&str; 14] = [
-    "apiservices",
-    "customresourcedefinitions",
-    "endpoints",
-    "endpointslices",
-    "flowschemas",
-    "leases",
-    "ipaddresses",
-    "mutatingwebhookconfigurations",
-    "prioritylevelconfigurations",
-    "resourcequotas",
-    "servicecidrs",
-    "storageversions",
-    "validatingadmissionpolicies",
-    "validatingwebhookconfigurations",
-];
-
-impl Requests {
-    fn parse(metrics: &str) -> Self {
-        let mut counts = BTreeMap::new();
-        for line in metrics.lines() {
-            let Some((labels, count)) = line
-                .strip_prefix("apiserver_request_total{")
-                .and_then(|rest| rest.rsplit_once("} "))
-            else {
-                continue;
-            };
-            let label = |name: &str| {
-                let from = labels.find(&format!("{name}=\""))? + name.len() + 2;
-                labels.get(from..)?.split('"').next()
-            };
-            let resource = label("resource").unwrap_or_default();
-            let subresource = label("subresource").unwrap_or_default();
-            // What is no resource has its path as the subresource, with or without the first slash.
-            let path = subresource.trim_start_matches('/');
-            let ours = resource.is_empty() && ["metrics", "readyz"].contains(&path);
-            if ours || OWN_BUSINESS.contains(&resource) {
-                continue;
+        let mut log = self.log.lock().await;
+        let mut length = log.length();
+        loop {
+            clock::sleep(Duration::from_millis(100)).await;
+            let before = std::mem::replace(&mut length, log.length());
+            if before == length {
+                return log.requests();
             }
-            let resource = match (resource.is_empty(), path.is_empty()) {
-                (true, _) => format!("/{path}"),
-                (false, true) => resource.to_owned(),
-                (false, false) => format!("{resource}/{path}"),
-            };
-            let verb = label("verb").unwrap_or_default().to_owned();
-            // Counters are written as floating point numbers.
-            let count: u64 = count.split('.').next().and_then(|n| n.parse().ok()).unwrap_or_default();
-            *counts.entry((verb, resource)).or_default() += count;
         }
-        Self(counts)
     }
 
-    /// What came after `before`.
-    pub(crate) fn since(&self, before: &Self) -> Self {
-        let since = self.0.iter().filter_map(|(key, count)| {
-            let more = count.saturating_sub(before.0.get(key).copied().unwrap_or_default());
-            (more > 0).then(|| (key.clone(), more))
-        });
-        Self(since.collect())
-    }
-
-    /// All of them.
-    pub(crate) fn total(&self) -> u64 {
-        self.0.values().sum()
-    }
-
-    /// GETs of single objects: not discovery, and not the documents an API server serves.
-    pub(crate) fn object_gets(&self) -> u64 {
-        self.0
-            .iter()
-            .filter(|((verb, resource), _)| verb == "GET" && !resource.starts_with('/'))
-            .map(|(_, count)| count)
-            .sum()
-    }
-
-    /// Those of a verb as the metric spells it: `APPLY`, `DELETE`, `LIST`, `PATCH`, `PUT`, `WATCH`.
-    pub(crate) fn verb(&self, verb: &str) -> u64 {
-        self.0
-            .iter()
-            .filter(|((of, _), _)| of == verb)
-            .map(|(_, count)| count)
-            .sum()
-    }
-}
-
-impl std::fmt::Display for Requests {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        for (index, ((verb, resource), count)) in self.0.iter().enumerate() {
-            let separator = if index == 0 { "" } else { ", " };
-            write!(formatter, "{separator}{count} {verb} {resource}")?;
-        }
-        Ok(())
+    /// Ends both processes and waits for it: what is in the folder is nobody's then.
+    pub(crate) async fn end(self) -> Result<()> {
+        Ok(self.plane.stop(Duration::from_secs(2)).await?)
     }
 }
 

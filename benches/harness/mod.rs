@@ -3,6 +3,7 @@
 //! Nothing here knows how stratum works inside; what is measured is called from the benchmarks.
 
 pub(crate) mod api;
+pub(crate) mod audit;
 pub(crate) mod binaries;
 pub(crate) mod control_plane;
 pub(crate) mod credentials;

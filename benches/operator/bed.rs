@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::Arguments;
 use crate::harness::api::Api;
 use crate::harness::control_plane::ControlPlane;
-use crate::harness::{binaries, objects, process};
+use crate::harness::{audit, binaries, objects, process};
 use crate::measure::Sample;
 use crate::table::progress;
 
@@ -36,9 +36,16 @@ impl Bed {
         let [etcd, kube_apiserver, kubectl] = binaries::control_plane(&stratum).await?;
         progress("building the peers, if they have changed");
         let peers = binaries::peers().await?;
-        let folder = TempDir::new()?;
+        let folder = tempfile::Builder::new().prefix("stratum-bench-").tempdir()?;
         progress("starting etcd (with fsync) and kube-apiserver");
-        let plane = ControlPlane::start([etcd, kube_apiserver], &stratum, folder.path(), &[NODE], None).await?;
+        let plane = ControlPlane::start(
+            [etcd, kube_apiserver],
+            &stratum,
+            folder.path(),
+            &[NODE],
+            Some(audit::POLICY),
+        )
+        .await?;
         Ok(Self {
             arguments,
             plane,
@@ -47,6 +54,12 @@ impl Bed {
             peers,
             folder,
         })
+    }
+
+    /// Ends what runs, and removes what lies about.
+    pub(crate) async fn end(self) -> Result<()> {
+        self.plane.end().await?;
+        self.folder.close().context("the run's folder")
     }
 
     /// The bare client.

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::harness::control_plane::Requests;
+use crate::harness::audit::Requests;
 use crate::table::{Entry, Figure, progress, seconds};
 
 /// How far the floors before and after a round may be apart.
@@ -64,11 +64,45 @@ struct Round {
     peers: Vec<Option<Sample>>,
 }
 
-/// Runs floor, stratum, peers, floor, stratum, peers, ..., floor until `rounds` rounds counted, at most twice as many.
-pub(crate) async fn contest(work: &mut impl Work, rounds: usize) -> Result<Outcome> {
+/// How much is done for a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Effort {
+    /// Rounds that have to count.
+    pub(crate) rounds: usize,
+    /// Rounds after which a row that has not got them is noisy.
+    pub(crate) attempts: usize,
+}
+
+/// From here on one round has to do, and of the peers only the fastest takes part, once: see [`NOTE_LARGE`].
+pub(crate) const LARGE: usize = 10_000;
+/// What the table says about that.
+pub(crate) const NOTE_LARGE: &str =
+    "10000: one round that counts; of the peers only kubectl apply, once, since the others take minutes each.";
+
+impl Effort {
+    /// What one scale is worth.
+    pub(crate) fn at(scale: usize, rounds: usize) -> Self {
+        match scale {
+            LARGE.. => Self { rounds: 1, attempts: 3 },
+            // A short round is easily disturbed and cheap to repeat.
+            0..=100 => Self {
+                rounds,
+                attempts: rounds * 4,
+            },
+            _ => Self {
+                rounds,
+                attempts: rounds * 2,
+            },
+        }
+    }
+}
+
+/// Runs floor, stratum, peers, floor, stratum, peers, ..., floor until enough rounds counted, or were tried.
+pub(crate) async fn contest(work: &mut impl Work, effort: Effort) -> Result<Outcome> {
+    let Effort { rounds, attempts } = effort;
     let mut before = floor(work, 0).await?;
     let mut all = Vec::new();
-    for round in 0..rounds * 2 {
+    for round in 0..attempts {
         let stratum = work.run(Who::Stratum, round).await?;
         let mut peers = Vec::new();
         for peer in 0..work.peers().len() {
@@ -173,7 +207,8 @@ impl Outcome {
         let show = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), seconds);
         entry.floor = seconds(self.floor);
         entry.stratum = show(self.stratum);
-        let peers = self.peers.iter().map(|(name, time)| format!("{name} {}", show(*time)));
+        let measured = self.peers.iter().filter_map(|(name, time)| Some((name, (*time)?)));
+        let peers = measured.map(|(name, time)| format!("{name} {}", seconds(time)));
         entry.peers = peers.collect::<Vec<_>>().join(", ");
         entry
     }

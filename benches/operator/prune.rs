@@ -9,7 +9,7 @@ use stratum::host::clock;
 
 use crate::bed::Bed;
 use crate::harness::objects::{self, COLLECTIONS, Object};
-use crate::measure::{Sample, Who, Work, contest, growth};
+use crate::measure::{Effort, LARGE, NOTE_LARGE, Sample, Who, Work, contest, growth};
 use crate::subject::Passes;
 use crate::table::{Figure, Table, Target, progress};
 
@@ -20,31 +20,33 @@ pub(crate) async fn run(bed: &Bed, table: &mut Table) -> Result<()> {
     let mut noisy = false;
     for &scale in &bed.arguments.scale {
         progress(&format!(" {scale} of {}", scale * 2));
-        let outcome = contest(&mut Prune { bed, scale }, bed.arguments.rounds).await?;
+        let outcome = contest(&mut Prune { bed, scale }, Effort::at(scale, bed.arguments.rounds)).await?;
         let mut entry = outcome.entry("B4 prune", format!("{scale} of {}", scale * 2));
         if scale >= 100 {
             let timed = outcome.timed();
             entry.gate("over floor", outcome.over_floor, Target::AtMost(1.3), timed);
-            entry.gate(
-                "flux over stratum",
-                outcome.over_stratum(0),
-                Target::AtLeast(3.5),
-                timed,
-            );
+            if scale < LARGE {
+                let faster = outcome.over_stratum(FLUX);
+                entry.gate("flux over stratum", faster, Target::AtLeast(3.5), timed);
+            } else {
+                table.note(NOTE_LARGE);
+            }
             times.extend(outcome.stratum.map(|time| (scale, time)));
             noisy |= outcome.noisy;
         }
-        let deletes = outcome.most(|sample| sample.requests.verb("DELETE"));
+        let deletes = outcome.most(|sample| sample.requests.verb("delete"));
         #[expect(clippy::cast_precision_loss, reason = "scales here are far below 2^52")]
         entry.gate("deletes", deletes, Target::Exactly(scale as f64), Figure::Count);
-        // The inventory is read once; nothing else is asked for by name.
         let gets = outcome.most(|sample| sample.requests.object_gets());
-        entry.gate("GETs of objects", gets, Target::AtMost(1.0), Figure::Count);
+        entry.gate("GETs of objects", gets, Target::Exactly(0.0), Figure::Count);
         table.add(entry);
     }
     table.add_growth("B4 growth", growth(&times), noisy);
     Ok(())
 }
+
+/// The peers, by their place.
+const FLUX: usize = 0;
 
 struct Prune<'a> {
     bed: &'a Bed,
@@ -58,6 +60,9 @@ impl Work for Prune<'_> {
 
     async fn run(&mut self, who: Who, _: usize) -> Result<Option<Sample>> {
         let bed = self.bed;
+        if self.scale >= LARGE && who == Who::Peer(FLUX) {
+            return Ok(None);
+        }
         bed.empty_namespace(NAMESPACE).await?;
         let stay = objects::objects(NAMESPACE, 0..self.scale, 0);
         let leave = objects::objects(NAMESPACE, self.scale..self.scale * 2, 0);

@@ -90,6 +90,7 @@ impl Entry {
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: Vec<Entry>,
+    notes: Vec<String>,
 }
 
 const HEADS: [&str; 8] = ["benchmark", "scale", "floor", "stratum", "peers", "ratio", "target", ""];
@@ -97,6 +98,20 @@ const HEADS: [&str; 8] = ["benchmark", "scale", "floor", "stratum", "peers", "ra
 impl Table {
     pub(crate) fn add(&mut self, entry: Entry) {
         self.entries.push(entry);
+    }
+
+    /// Adds the row of what could not be measured to its end.
+    pub(crate) fn add_unmeasured(&mut self, what: &'static str) {
+        let mut entry = Entry::new(what, "-");
+        entry.gate("measured", None, Target::Exactly(1.0), Figure::Count);
+        self.add(entry);
+    }
+
+    /// Adds a sentence below the table, once.
+    pub(crate) fn note(&mut self, note: &str) {
+        if !self.notes.iter().any(|known| known == note) {
+            self.notes.push(note.to_owned());
+        }
     }
 
     /// Adds the row that says whether time grows as the number of objects does; none without two scales.
@@ -114,6 +129,13 @@ impl Table {
     }
 
     pub(crate) fn print(&self, markdown: bool) {
+        self.print_rows(markdown);
+        for note in &self.notes {
+            println!("\n{note}");
+        }
+    }
+
+    fn print_rows(&self, markdown: bool) {
         let rows = self.rows();
         if markdown {
             println!("| {} |", HEADS.join(" | "));
