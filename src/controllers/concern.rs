@@ -167,7 +167,8 @@ pub async fn run<C: Concern>(concern: Arc<C>, observer: Arc<dyn Observer>, stop:
 async fn drive<C: Concern>(root: Arc<C::Root>, context: Arc<Context<C>>) -> Result<Action, C::Error> {
     let started = clock::monotonic();
     let reference = ObjectRef::from_obj(&*root);
-    let span = info_span!("reconcile", concern = C::NAME.as_str(), object = %reference);
+    // The object stands in kube-runtime's own span around this one.
+    let span = info_span!("reconcile", concern = C::NAME.as_str());
     let result = pass(&*context.concern, root).instrument(span).await;
     let failure = result.as_ref().err().map(Failure::category);
     context.observer.reconciled(C::NAME, started.elapsed(), failure);

@@ -49,17 +49,38 @@ impl Manifests {
         }
         let (gone, used) = self.prune(&mut observed, chosen, settled, &mut report).await?;
         observed.state.waiting = waiting.filter(|_| report.suspended == Some(Suspension::Unsettled));
-        self.record_narrowed(&mut observed, &gone, &used).await?;
+        self.keep_records(&mut observed, &gone, &used, &report).await?;
         let wanted: BTreeSet<&ObjectId> = observed.resolution.wanted.iter().map(|object| &object.id).collect();
         observed.state.memory.retain(|id| wanted.contains(id));
-        if report.is_complete() && report.suspended.is_none() {
-            observed.state.seen.complete(&observed.listing).map_err(Error::Seen)?;
-        }
         report.at = clock::now();
         tell(&report);
         let wake = wake(&observed.state, &report, observed.now, self.settings.resync);
         self.reports.send_replace(Some(report.clone()));
         Ok((wake, report))
+    }
+
+    /// Keeps what a pass leaves behind, in the cluster and on this node: both flush at the same time.
+    async fn keep_records(
+        &self,
+        observed: &mut Observed,
+        gone: &BTreeSet<ObjectId>,
+        used: &[(StackName, String)],
+        report: &Report,
+    ) -> Result<(), Error> {
+        let whole = report.is_complete() && report.suspended.is_none();
+        let seen = whole
+            .then(|| observed.state.seen.complete(&observed.listing))
+            .flatten()
+            .map(|unwritten| tokio::task::spawn_blocking(|| unwritten.write()));
+        let narrowed = self.record_narrowed(observed, gone, used).await;
+        if let Some(seen) = seen {
+            let written = seen.await.map_err(Error::Task);
+            if let Err(error) = written.and_then(|written| written.map_err(Error::Seen)) {
+                observed.state.seen.not_written();
+                return Err(error);
+            }
+        }
+        narrowed
     }
 
     /// Writes the record that must stand before anything is sent. The reason, when it cannot be written, is one for which

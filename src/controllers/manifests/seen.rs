@@ -67,26 +67,46 @@ impl Seen {
         self.bytes.insert(file.path.clone(), Arc::clone(&file.bytes));
     }
 
-    /// Keeps it after a complete pass: files that are gone are forgotten, the folder is the one that was read.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub(super) fn complete(&mut self, listing: &Listing) -> Result<(), atomic_file::Error> {
+    /// Takes a complete pass in: files that are gone are forgotten, the folder is the one that was read. What is to be
+    /// written then, if anything; a write that fails has to be told to [`Seen::not_written`].
+    pub(super) fn complete(&mut self, listing: &Listing) -> Option<Unwritten> {
         let there = |path: &String| listing.files.binary_search_by(|file| file.path.cmp(path)).is_ok();
         let before = self.document.files.len();
         self.document.files.retain(|path, _| there(path));
         self.bytes.retain(|path, _| there(path));
         self.dirty |= before != self.document.files.len() || self.document.folder != Some(listing.identity);
-        if !self.dirty {
-            return Ok(());
+        if !std::mem::take(&mut self.dirty) {
+            return None;
         }
         self.document.folder = Some(listing.identity);
+        Some(Unwritten {
+            path: self.path.clone(),
+            text: serde_json::to_vec(&self.document).unwrap_or_default(),
+        })
+    }
+
+    /// The next complete pass writes again.
+    pub(super) fn not_written(&mut self) {
+        self.dirty = true;
+    }
+}
+
+/// What was seen, on its way to the disk.
+pub(super) struct Unwritten {
+    path: PathBuf,
+    text: Vec<u8>,
+}
+
+impl Unwritten {
+    /// Writes it; blocks until the disk has it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(super) fn write(self) -> Result<(), atomic_file::Error> {
         if let Some(parent) = self.path.parent() {
             atomic_file::create_folder(parent, Access::Secret)?;
         }
-        let text = serde_json::to_vec(&self.document).unwrap_or_default();
-        atomic_file::write_if_changed(&self.path, &text, Access::Secret)?;
-        self.dirty = false;
+        atomic_file::write_if_changed(&self.path, &self.text, Access::Secret)?;
         Ok(())
     }
 }
