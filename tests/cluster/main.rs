@@ -12,5 +12,6 @@
 mod leader;
 mod manifests;
 mod plane;
+mod session;
 mod support;
 mod yaml_parity;

@@ -61,6 +61,17 @@ pub(crate) fn stratum() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_stratum"))
 }
 
+/// The kubectl that is made for this API server. Panics without one.
+pub(crate) async fn kubectl() -> PathBuf {
+    let source = Source::choose(|name| std::env::var_os(name), Some(stratum().to_owned()));
+    let source = source.unwrap_or_else(|error| fail(&error));
+    let [kubectl] = source
+        .provide([Tool::Kubectl])
+        .await
+        .unwrap_or_else(|error| fail(&error));
+    kubectl
+}
+
 impl Cluster {
     /// The one all tests of this process share; it keeps an audit log of everything. Ends with the process.
     pub(crate) async fn shared() -> &'static Self {

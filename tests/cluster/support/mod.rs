@@ -4,7 +4,7 @@ mod cluster;
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-pub(crate) use cluster::{Cluster, Options, stratum};
+pub(crate) use cluster::{Cluster, Options, kubectl, stratum};
 
 /// Asks again and again until the answer is a value, which is returned. Panics with `what` after `limit`.
 #[expect(
