@@ -77,6 +77,7 @@ impl Stored {
         let mut body = json!({"metadata": self.metadata, "data": self.data});
         body["metadata"]["name"] = NAME.into();
         body["metadata"]["namespace"] = namespace.into();
+        body["metadata"]["resourceVersion"] = self.resource_version.clone().into();
         if let Value::Object(fields) = &mut body {
             fields.extend(self.rest.clone());
             fields.insert("apiVersion".to_owned(), "v1".into());
@@ -91,6 +92,8 @@ impl Stored {
 #[serde(rename_all = "camelCase")]
 struct Metadata {
     uid: Option<String>,
+    /// As it was read. What is written names [`Stored::resource_version`], which a write moves on.
+    #[serde(skip_serializing)]
     resource_version: Option<String>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
@@ -100,7 +103,7 @@ struct Metadata {
     rest: Map<String, Value>,
 }
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct ConfigMap {
     metadata: Metadata,
     #[serde(default)]
@@ -260,7 +263,7 @@ mod tests {
         }))
         .unwrap();
         assert_eq!(
-            read.read().unwrap().body("n"),
+            read.clone().read().unwrap().body("n"),
             json!({
                 "apiVersion": "v1", "kind": "ConfigMap", "binaryData": {"b": "AA=="}, "data": {"note": "mine"},
                 "metadata": {
@@ -268,6 +271,13 @@ mod tests {
                     "finalizers": ["x/y"], "annotations": {"a": "1"},
                 },
             })
+        );
+        let mut written = read.read().unwrap();
+        written.resource_version = Some("8".to_owned());
+        assert_eq!(
+            written.body("n")["metadata"]["resourceVersion"],
+            "8",
+            "the next write follows the last one"
         );
         let new = Stored::default().body("n");
         assert_eq!(new["metadata"]["name"], NAME);
