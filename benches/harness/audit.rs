@@ -8,13 +8,12 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde_json::Value;
 
 /// A user whose requests are not logged: who fills a cluster.
 pub(crate) const LOADER: &str = "loader";
 
-/// Everything that is not the API server's own business and not the loader's. The operators' Lease with what was written
-/// to it. A watch also when it begins.
+/// Everything that is not the API server's own business and not the loader's. A watch when it
+/// begins, too.
 pub(crate) const POLICY: &str = "\
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -24,12 +23,6 @@ rules:
   users: [system:apiserver, system:anonymous, loader]
 - level: Metadata
   verbs: [watch]
-- level: RequestResponse
-  verbs: [create, update, patch]
-  resources:
-  - group: coordination.k8s.io
-    resources: [leases]
-  omitStages: [ResponseStarted]
 - level: Metadata
   omitStages: [ResponseStarted]
 ";
@@ -46,7 +39,6 @@ pub(crate) struct Event {
     #[serde(default)]
     pub(crate) object_ref: ObjectReference,
     response_status: Option<Status>,
-    pub(crate) response_object: Option<Value>,
     /// When the request came.
     #[serde(rename = "requestReceivedTimestamp")]
     pub(crate) received: Timestamp,

@@ -100,13 +100,23 @@ impl ControlPlane {
 
     /// A second connection.
     pub(crate) async fn connect(&self) -> Result<Api> {
-        Api::connect(self.address, &self.credentials, "bench").await
+        self.connect_as("bench").await
+    }
+
+    /// A connection of another user who may do everything.
+    pub(crate) async fn connect_as(&self, user: &str) -> Result<Api> {
+        Api::connect(self.address, &self.credentials, user).await
+    }
+
+    /// The API server's process id.
+    pub(crate) fn api_server(&self) -> u32 {
+        let [_, (_, api_server)] = self.plane.processes();
+        api_server
     }
 
     /// CPU time of the API server.
     pub(crate) fn cpu(&self) -> Result<Duration> {
-        let [_, (_, api_server)] = self.plane.processes();
-        process::cpu(api_server)
+        process::cpu(self.api_server())
     }
 
     /// The audit log.

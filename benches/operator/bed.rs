@@ -19,14 +19,22 @@ use crate::table::progress;
 /// The one control-plane node.
 pub(crate) const NODE: &str = "bench";
 
+/// The programs a run needs.
+#[derive(Clone)]
+struct Programs {
+    etcd: PathBuf,
+    kube_apiserver: PathBuf,
+    kubectl: PathBuf,
+    peers: PathBuf,
+}
+
 /// The bed.
 pub(crate) struct Bed {
     pub(crate) arguments: Arguments,
     pub(crate) plane: ControlPlane,
     /// The executable that is measured.
     pub(crate) stratum: PathBuf,
-    kubectl: PathBuf,
-    peers: PathBuf,
+    programs: Programs,
     folder: TempDir,
 }
 
@@ -35,23 +43,33 @@ impl Bed {
         let stratum = PathBuf::from(env!("CARGO_BIN_EXE_stratum"));
         let [etcd, kube_apiserver, kubectl] = binaries::control_plane(&stratum).await?;
         progress("building the peers, if they have changed");
-        let peers = binaries::peers().await?;
+        let programs = Programs {
+            etcd,
+            kube_apiserver,
+            kubectl,
+            peers: binaries::peers().await?,
+        };
         let folder = tempfile::Builder::new().prefix("stratum-bench-").tempdir()?;
+        Self::make(arguments, stratum, programs, folder).await
+    }
+
+    /// One with a control plane of its own, for what would disturb the others or needs an empty cluster. [`Bed::end`] it.
+    pub(crate) async fn another(&self) -> Result<Self> {
+        // Within ours: should this one not come to its end, ours removes it.
+        let folder = tempfile::Builder::new().prefix("bed-").tempdir_in(self.folder.path())?;
+        let (arguments, stratum) = (self.arguments.clone(), self.stratum.clone());
+        Self::make(arguments, stratum, self.programs.clone(), folder).await
+    }
+
+    async fn make(arguments: Arguments, stratum: PathBuf, programs: Programs, folder: TempDir) -> Result<Self> {
         progress("starting etcd (with fsync) and kube-apiserver");
-        let plane = ControlPlane::start(
-            [etcd, kube_apiserver],
-            &stratum,
-            folder.path(),
-            &[NODE],
-            Some(audit::POLICY),
-        )
-        .await?;
+        let plane = [programs.etcd.clone(), programs.kube_apiserver.clone()];
+        let plane = ControlPlane::start(plane, &stratum, folder.path(), &[NODE], Some(audit::POLICY)).await?;
         Ok(Self {
             arguments,
             plane,
             stratum,
-            kubectl,
-            peers,
+            programs,
             folder,
         })
     }
@@ -102,7 +120,7 @@ impl Bed {
 
     /// One of our Go peers.
     pub(crate) fn peer(&self, name: &str) -> Program {
-        Program::new(self.peers.join(name)).arguments([Path::new("--kubeconfig"), &self.plane.admin])
+        Program::new(self.programs.peers.join(name)).arguments([Path::new("--kubeconfig"), &self.plane.admin])
     }
 
     /// Runs one of our Go peers to its end; what it printed.
@@ -113,7 +131,7 @@ impl Bed {
 
     /// `kubectl`, as the administrator, with its cache in the run's folder.
     pub(crate) fn kubectl(&self) -> Program {
-        Program::new(&self.kubectl)
+        Program::new(&self.programs.kubectl)
             .variable("KUBECONFIG", &self.plane.admin)
             .variable("HOME", self.folder.path())
     }
@@ -129,10 +147,14 @@ impl Bed {
     }
 }
 
+/// No peer needs a quarter of it, not even one that prunes five objects a second.
+const LONGEST: Duration = Duration::from_secs(15 * 60);
+
 /// Runs a program that has to succeed; how long it took and what it printed.
 pub(crate) async fn finish(program: &Program) -> Result<(Duration, Vec<u8>)> {
     let began = clock::monotonic();
-    let finished = program.run(Vec::new()).await?;
+    let finished = tokio::time::timeout(LONGEST, program.run(Vec::new())).await;
+    let finished = finished.with_context(|| format!("{} did not end", program.path.display()))??;
     let took = began.elapsed();
     if !finished.exit.is_success() {
         bail!(

@@ -1,6 +1,8 @@
 //! B2b, drop latency: a file is put into a folder of many -> its object is seen by somebody who watches the cluster. The
 //! real process, with its own watch of the folder.
 
+use std::cell::Cell;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -13,9 +15,9 @@ use crate::bed::Bed;
 use crate::harness::api::Call;
 use crate::harness::binaries::eventually;
 use crate::harness::objects;
-use crate::measure::median;
+use crate::measure::{between_floors, median};
 use crate::subject;
-use crate::table::{Entry, Figure, Table, Target, seconds};
+use crate::table::{Entry, Table, Target, seconds};
 
 const NAMESPACE: &str = "b2b-objects";
 const DROPS: usize = 20;
@@ -26,37 +28,48 @@ pub(crate) async fn run(bed: &Bed, table: &mut Table) -> Result<()> {
     let folder = bed.fresh("b2b")?;
     let stack = folder.join("stack");
     objects::write(&stack, &objects::objects(NAMESPACE, 0..many, 0), 1)?;
-    let floor = floor(bed).await?;
-    let latencies = stratum(bed, &folder).await?;
+    // Nothing is dropped twice: that would change nothing.
+    let numbers = Cell::new(1000);
+    let measured = between_floors(
+        async || floor(bed, &numbers).await,
+        async || stratum(bed, &folder, &numbers).await,
+    )
+    .await?;
 
     let mut entry = Entry::new("B2b drop to visible", format!("1 file into {many}"));
-    entry.floor = seconds(floor);
-    let middle = latencies.and_then(median);
+    entry.floor = seconds(measured.floor);
+    let middle = measured.result.and_then(median);
     entry.stratum = middle.map_or_else(|| "-".to_owned(), seconds);
     entry.peers = "k3s polls every 15 s".to_owned();
     let limit = Target::AtMost(100.0);
-    let figure = Figure::Time { noisy: false };
-    entry.gate("median, ms", middle.map(|middle| middle * 1e3), limit, figure);
+    entry.gate("median, ms", middle.map(|middle| middle * 1e3), limit, measured.figure);
     table.add(entry);
     bed.empty_namespace(NAMESPACE).await
 }
 
+/// The number of the next ConfigMap: every 20th of the mix is one.
+fn next(numbers: &Cell<usize>) -> usize {
+    numbers.set(numbers.get() + 20);
+    numbers.get()
+}
+
 /// One apply, seen by the same watch.
-async fn floor(bed: &Bed) -> Result<f64> {
+async fn floor(bed: &Bed, numbers: &Cell<usize>) -> Result<f64> {
     let mut latencies = Vec::new();
-    for number in 0..DROPS {
-        let object = objects::objects(NAMESPACE, [20_000 + number * 20], 0);
-        let call = object.first().context("no object")?.apply();
+    for _ in 0..DROPS {
+        let object = objects::objects(NAMESPACE, [next(numbers)], 0);
+        let object = object.first().context("no object")?;
+        let call = object.apply();
         let dropped = async || {
             bed.api().call(call).await?;
             Ok(())
         };
-        latencies.push(seen_after(bed, &format!("object-{:05}", 20_000 + number * 20), dropped).await?);
+        latencies.push(seen_after(bed, &object.name, dropped).await?);
     }
     median(latencies).context("no drops")
 }
 
-async fn stratum(bed: &Bed, folder: &std::path::Path) -> Result<Option<Vec<f64>>> {
+async fn stratum(bed: &Bed, folder: &Path, numbers: &Cell<usize>) -> Result<Option<Vec<f64>>> {
     let mut running = subject::start(bed, "b2b", folder)?;
     if !subject::ready(&running).await? {
         return Ok(None);
@@ -66,23 +79,17 @@ async fn stratum(bed: &Bed, folder: &std::path::Path) -> Result<Option<Vec<f64>>
         let (status, _) = bed.api().send(Call::new(Method::GET, &first)).await?;
         Ok(status.is_success().then_some(()))
     };
-    eventually(
-        "the folder is applied",
-        Duration::from_secs(30),
-        Duration::from_millis(500),
-        applied,
-    )
-    .await?;
+    let (limit, pace) = (Duration::from_secs(30), Duration::from_millis(500));
+    eventually("the folder is applied", limit, pace, applied).await?;
     let mut latencies = Vec::new();
-    for number in 0..DROPS {
-        // Every 20th of the mix is a ConfigMap.
-        let number = 40_000 + number * 20;
-        let object = objects::objects(NAMESPACE, [number], 0);
+    for _ in 0..DROPS {
+        let object = objects::objects(NAMESPACE, [next(numbers)], 0);
+        let name = object.first().context("no object")?.name.clone();
         let staged = bed.fresh("b2b-staged")?;
         objects::write(&staged, &object, 1)?;
-        let target = folder.join("stack").join(format!("dropped-{number}.yaml"));
+        let target = folder.join("stack").join(format!("{name}.yaml"));
         let dropped = async || Ok(std::fs::rename(staged.join("objects-00000.yaml"), target)?);
-        latencies.push(seen_after(bed, &format!("object-{number:05}"), dropped).await?);
+        latencies.push(seen_after(bed, &name, dropped).await?);
     }
     running.child.terminate(Duration::from_secs(10)).await?;
     Ok(Some(latencies))

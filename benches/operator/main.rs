@@ -18,7 +18,9 @@ mod harness;
 mod idle;
 mod inventory;
 mod measure;
+mod movers;
 mod no_change;
+mod outage;
 mod prune;
 mod resync;
 mod size;
@@ -141,8 +143,8 @@ async fn run(arguments: &Arguments) -> Result<Table> {
     Ok(table)
 }
 
-/// No benchmark takes a third of it on two cores.
-const LONGEST: Duration = Duration::from_secs(45 * 60);
+/// No benchmark takes half of it on two cores.
+const LONGEST: Duration = Duration::from_secs(30 * 60);
 
 async fn measure_all(bed: &Bed, table: &mut Table) {
     for benchmark in Benchmark::value_variants() {

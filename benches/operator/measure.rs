@@ -109,7 +109,7 @@ pub(crate) async fn contest(work: &mut impl Work, effort: Effort) -> Result<Outc
             peers.push(work.run(Who::Peer(peer), round).await?);
         }
         let after = floor(work, round + 1).await?;
-        let quiet = before.max(after) / before.min(after) <= QUIET;
+        let quiet = is_quiet(before, after);
         report(work.peers(), round, (before, after), stratum.as_ref(), &peers, quiet);
         all.push(Round {
             floor: f64::midpoint(before, after),
@@ -123,8 +123,48 @@ pub(crate) async fn contest(work: &mut impl Work, effort: Effort) -> Result<Outc
         }
     }
     let noisy = all.iter().filter(|round| round.quiet).count() < rounds;
-    let counted: Vec<&Round> = all.iter().filter(|round| noisy || round.quiet).collect();
-    Ok(outcome(work.peers(), &counted, noisy))
+    Ok(outcome(work.peers(), &all, noisy))
+}
+
+/// Attempts at what is measured between two floors.
+const ATTEMPTS: usize = 3;
+
+/// What was measured between two floors, the floor, and how the figure is to be taken.
+pub(crate) struct Between<T> {
+    pub(crate) result: T,
+    pub(crate) floor: f64,
+    pub(crate) figure: Figure,
+}
+
+/// For what takes no part in a contest: measures it between two floors, and again while these disagree, up to a limit.
+pub(crate) async fn between_floors<T>(
+    mut floor: impl AsyncFnMut() -> Result<f64>,
+    mut work: impl AsyncFnMut() -> Result<T>,
+) -> Result<Between<T>> {
+    let mut before = floor().await?;
+    let mut attempt = 1;
+    loop {
+        let result = work().await?;
+        let after = floor().await?;
+        let noisy = !is_quiet(before, after);
+        if !noisy || attempt >= ATTEMPTS {
+            return Ok(Between {
+                result,
+                floor: f64::midpoint(before, after),
+                figure: Figure::Time { noisy },
+            });
+        }
+        progress(&format!(
+            "  floors {} and {}: measured again",
+            seconds(before),
+            seconds(after)
+        ));
+        (before, attempt) = (after, attempt + 1);
+    }
+}
+
+fn is_quiet(before: f64, after: f64) -> bool {
+    before.max(after) / before.min(after) <= QUIET
 }
 
 async fn floor(work: &mut impl Work, round: usize) -> Result<f64> {
@@ -170,19 +210,20 @@ fn report(
     }
 }
 
-fn outcome(names: &'static [&'static str], rounds: &[&Round], noisy: bool) -> Outcome {
-    let own = |round: &&&Round| round.stratum.as_ref().map(|sample| sample.seconds);
+fn outcome(names: &'static [&'static str], all: &[Round], noisy: bool) -> Outcome {
+    let rounds: Vec<&Round> = all.iter().filter(|round| noisy || round.quiet).collect();
+    let own = |round: &Round| Some(round.stratum.as_ref()?.seconds);
     let peer = |round: &Round, peer: usize| Some(round.peers.get(peer)?.as_ref()?.seconds);
-    let over_stratum = |index: usize| {
-        let ratios = rounds
-            .iter()
-            .filter_map(|round| Some(peer(round, index)? / own(&round)?));
-        median(ratios.collect())
+    // A peer that takes part only once may have done so in a round that does not count, and is compared in that.
+    let figure = |figure: &dyn Fn(&Round) -> Option<f64>| {
+        let counted = median(rounds.iter().filter_map(|round| figure(round)).collect());
+        counted.or_else(|| median(all.iter().filter_map(figure).collect()))
     };
-    let times = |index: usize| median(rounds.iter().filter_map(|round| peer(round, index)).collect());
+    let over_stratum = |index: usize| figure(&|round: &Round| Some(peer(round, index)? / own(round)?));
+    let times = |index: usize| figure(&|round: &Round| peer(round, index));
     Outcome {
         floor: median(rounds.iter().map(|round| round.floor).collect()).unwrap_or_default(),
-        stratum: median(rounds.iter().filter_map(|round| own(&round)).collect()),
+        stratum: median(rounds.iter().filter_map(|round| own(round)).collect()),
         peers: names
             .iter()
             .enumerate()
@@ -191,11 +232,12 @@ fn outcome(names: &'static [&'static str], rounds: &[&Round], noisy: bool) -> Ou
         over_floor: median(
             rounds
                 .iter()
-                .filter_map(|round| Some(own(&round)? / round.floor))
+                .filter_map(|round| Some(own(round)? / round.floor))
                 .collect(),
         ),
         over_stratum: (0..names.len()).map(over_stratum).collect(),
-        samples: rounds.iter().filter_map(|round| round.stratum.clone()).collect(),
+        // Counts are exact in a round that does not count, too.
+        samples: all.iter().filter_map(|round| round.stratum.clone()).collect(),
         noisy,
     }
 }

