@@ -203,13 +203,64 @@ fn flush_folder(path: &Path) -> Result<(), Error> {
 mod tests {
     use super::*;
 
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn every_file_and_folder_gets_its_mode_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let modes = [
+            (Access::Secret, 0o600, 0o700),
+            (Access::Public, 0o644, 0o755),
+            (Access::Executable, 0o755, 0o755),
+        ];
+        for (access, of_file, of_folder) in modes {
+            let path = folder.path().join(format!("{access:?}/below/file"));
+            let below = path.parent().unwrap();
+            create_folder(below, access).unwrap();
+            write(&path, b"x", access).unwrap();
+            assert_eq!((mode(&path), mode(below)), (of_file, of_folder), "{access:?}");
+            assert_eq!(mode(below.parent().unwrap()), of_folder, "{access:?}");
+            create_folder(below, Access::Public).unwrap();
+            assert_eq!(mode(below), of_folder, "a folder that exists keeps its mode");
+        }
+        let error = create_folder(&folder.path().join("Public/below/file/x"), Access::Public).unwrap_err();
+        assert!(matches!(error, Error::CreateFolder { .. }), "{error}");
+    }
+
+    /// The temporary file is hidden from readers of the folder, and never one that somebody else has put there.
+    #[test]
+    fn a_temporary_file_is_hidden_and_made_anew() {
+        let (one, two) = (temporary_name("a.yaml"), temporary_name("a.yaml"));
+        assert!(one.starts_with('.') && one.contains(&std::process::id().to_string()) && one != two);
+        let folder = tempfile::tempdir().unwrap();
+        let (target, path) = (folder.path().join("target"), folder.path().join(one));
+        write(&target, b"of another", Access::Public).unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        write_temporary(&path, b"ours", Access::Secret).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"of another");
+        assert_eq!(fs::read(&path).unwrap(), b"ours");
+        assert!(fs::symlink_metadata(&path).unwrap().is_file());
+        assert_eq!(mode(&path), 0o600);
+    }
+
+    #[test]
+    fn a_bare_name_is_in_the_current_folder() {
+        assert_eq!(folder_of(Path::new("file")), Path::new("."));
+        assert_eq!(folder_of(Path::new("a/file")), Path::new("a"));
+    }
+
     #[test]
     fn replaces_content_and_mode_and_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.key");
         write(&path, b"old", Access::Public).unwrap();
+        let reader = File::open(&path).unwrap();
         write(&path, b"new", Access::Secret).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+        let read = io::read_to_string(reader).unwrap();
+        assert_eq!(read, "old", "who has the old file open keeps all of it");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
@@ -224,6 +275,10 @@ mod tests {
         use std::os::unix::fs::MetadataExt;
         assert_eq!(before.ino(), fs::metadata(&path).unwrap().ino());
         assert!(write_if_changed(&path, b"two", Access::Public).unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"two");
+        // What cannot be compared is not overwritten.
+        let error = write_if_changed(folder.path(), b"one", Access::Public).unwrap_err();
+        assert!(matches!(error, Error::Compare { .. }), "{error}");
     }
 
     #[test]
@@ -247,5 +302,6 @@ mod tests {
         write(&path, b"x", Access::Public).unwrap();
         assert!(remove(&path).unwrap());
         assert!(!remove(&path).unwrap());
+        assert!(matches!(remove(folder.path()), Err(Error::Remove { .. })));
     }
 }

@@ -3,27 +3,29 @@
 //! The one rule: what cannot be read is a [`FolderProblem`] or a [`FolderError`], never absence. A caller that prunes
 //! what is no longer declared can trust that a file missing from a [`Listing`] is missing from the folder.
 //!
-//! Nothing here looks into the bytes.
+//! Nothing here looks into the bytes. An unchanged file is not even opened: its stamp tells.
 
 use std::collections::BTreeMap;
-use std::fs::Metadata;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use rustix::fs::{CWD, FileType, Mode, OFlags, openat};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use self::stamp::Stamp;
 use self::walk::Walk;
 
+mod stamp;
+mod steady;
 mod walk;
 
 /// The largest file that is read, in bytes. etcd takes no object over 1.5 MiB.
 pub const MAX_FILE_BYTES: u64 = 8 * 1024 * 1024;
-/// A file that changed this shortly before it was read may change again within one tick of its time stamps.
-const SETTLED_NANOSECONDS: i128 = 2_000_000_000;
+/// How a folder is opened.
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Which folder it is, whatever it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -38,33 +40,18 @@ pub struct FolderIdentity {
 }
 
 impl FolderIdentity {
-    fn from_metadata(meta: &std::fs::Metadata) -> Self {
-        let since = meta
-            .created()
-            .ok()
-            .and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
-        Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            born: since.and_then(|since| u64::try_from(since.as_nanos()).ok()),
-        }
-    }
-
     /// The identity of the folder a path leads to.
     ///
     /// # Errors
     /// [`FolderError`] if it leads to none.
     pub fn of(path: &Path) -> Result<Self, FolderError> {
-        match std::fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Ok(Self::from_metadata(&meta)),
+        match Stamp::at(CWD, path) {
+            Ok(stamp) if stamp.kind == FileType::Directory => Ok(stamp.identity),
             Ok(_) => Err(FolderError::NotAFolder { path: path.to_owned() }),
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
                 Err(FolderError::Missing { path: path.to_owned() })
             }
-            Err(source) => Err(FolderError::Unreadable {
-                path: path.to_owned(),
-                source,
-            }),
+            Err(source) => Err(unreadable(path)(source)),
         }
     }
 }
@@ -101,7 +88,7 @@ pub struct Listing {
     /// Names of all first-level folders, empty ones included, sorted.
     pub stacks: Vec<String>,
     /// The files, sorted by path.
-    pub files: Vec<SourceFile>,
+    pub files: Vec<Arc<SourceFile>>,
     /// What could not be read, sorted by path.
     pub problems: Vec<FolderProblem>,
     /// SHA-256 over names, bytes and problems: equal digests mean equal listings, wherever the folder is.
@@ -145,41 +132,16 @@ pub enum FolderError {
 pub struct Folder {
     path: PathBuf,
     cache: BTreeMap<String, Cached>,
+    last: Option<Arc<Listing>>,
+    /// How many files the last reading opened.
+    opened: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Cached {
     stamp: Stamp,
     read_at: Timestamp,
-    bytes: Arc<[u8]>,
-    digest: [u8; 32],
-}
-
-/// What the file system says of a file without its bytes being read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(meta: &Metadata) -> Self {
-        Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            size: meta.size(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        }
-    }
-
-    fn settled_before(&self, read_at: Timestamp) -> bool {
-        let changed = i128::from(self.changed.0) * 1_000_000_000 + i128::from(self.changed.1);
-        changed + SETTLED_NANOSECONDS < read_at.as_nanosecond()
-    }
+    file: Arc<SourceFile>,
 }
 
 impl Folder {
@@ -189,6 +151,8 @@ impl Folder {
         Self {
             path,
             cache: BTreeMap::new(),
+            last: None,
+            opened: 0,
         }
     }
 
@@ -198,30 +162,74 @@ impl Folder {
         &self.path
     }
 
-    /// Reads the folder. It blocks on the disk: call it where that is allowed.
+    /// Reads the folder. It blocks on the disk: call it where that is allowed. A folder that did not change costs a look
+    /// at the stamp of each file, and gives the very listing of the reading before.
     ///
     /// # Errors
     /// [`FolderError`] if there is no such folder, or no single one during the whole reading.
-    pub fn read(&mut self) -> Result<Listing, FolderError> {
-        let identity = FolderIdentity::of(&self.path)?;
+    pub fn read(&mut self) -> Result<Arc<Listing>, FolderError> {
+        self.read_while(|| {})
+    }
+
+    /// `meanwhile` happens before the reading ends; only tests have something to do there.
+    fn read_while(&mut self, meanwhile: impl FnOnce()) -> Result<Arc<Listing>, FolderError> {
+        let path = &self.path;
+        // Says best what is wrong with a folder that cannot be opened.
+        FolderIdentity::of(path)?;
+        let open = openat(CWD, path, FOLDER, Mode::empty()).map_err(|error| unreadable(path)(error.into()))?;
+        let identity = Stamp::of(&open).map_err(unreadable(path))?.identity;
         let mut walk = Walk::new(&self.cache, empty(identity));
-        walk.folder(&self.path, "", None, &[identity])
-            .map_err(|source| FolderError::Unreadable {
-                path: self.path.clone(),
-                source,
-            })?;
-        let (mut listing, cache) = (walk.listing, walk.cache);
-        if FolderIdentity::of(&self.path)? != identity {
-            return Err(FolderError::Replaced {
-                path: self.path.clone(),
-            });
+        walk.folder(open, "", None, &[identity]).map_err(unreadable(path))?;
+        let Walk {
+            mut listing,
+            cache,
+            opened,
+            ..
+        } = walk;
+        meanwhile();
+        if FolderIdentity::of(path)? != identity {
+            return Err(FolderError::Replaced { path: path.clone() });
         }
+        tracing::trace!(
+            files = listing.files.len(),
+            opened,
+            "read the folder {}",
+            path.display()
+        );
         self.cache = cache;
+        self.opened = opened;
         listing.stacks.sort();
         listing.files.sort_by(|a, b| a.path.cmp(&b.path));
         listing.problems.sort_by(|a, b| a.path.cmp(&b.path));
+        if let Some(last) = self.last.as_ref().filter(|last| is_same(last, &listing)) {
+            return Ok(Arc::clone(last));
+        }
         listing.digest = digest_of(&listing);
-        Ok(listing)
+        Ok(Arc::clone(self.last.insert(Arc::new(listing))))
+    }
+}
+
+/// Whether a listing says what another one said; the digest, which takes longer to make, is left out.
+fn is_same(last: &Listing, now: &Listing) -> bool {
+    let Listing {
+        identity,
+        stacks,
+        files,
+        problems,
+        digest: _,
+    } = last;
+    let pairs = || files.iter().zip(&now.files);
+    *identity == now.identity
+        && *stacks == now.stacks
+        && *problems == now.problems
+        && files.len() == now.files.len()
+        && pairs().all(|(last, now)| Arc::ptr_eq(last, now))
+}
+
+fn unreadable(path: &Path) -> impl FnOnce(io::Error) -> FolderError {
+    move |source| FolderError::Unreadable {
+        path: path.to_owned(),
+        source,
     }
 }
 

@@ -148,6 +148,9 @@ struct ContextEntry<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -163,16 +166,29 @@ mod tests {
         };
         assert!(kubeconfig.write(&path).unwrap());
         assert!(!kubeconfig.write(&path).unwrap(), "an equal file is left alone");
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
         let read = kube::config::Kubeconfig::read_from(&path).unwrap();
         assert_eq!(read.current_context.as_deref(), Some("admin"));
+        let context = read.contexts[0].context.as_ref().unwrap();
+        assert_eq!(read.contexts[0].name, "admin");
+        assert_eq!(context.user.as_deref(), Some("admin"));
+        assert_eq!(context.cluster, read.clusters[0].name);
         let cluster = read.clusters[0].cluster.as_ref().unwrap();
+        assert_eq!(cluster.server.as_deref(), Some("https://127.0.0.1:6443"));
         assert_eq!(cluster.certificate_authority.as_deref(), Some("/pki/ca: #1.crt"));
+        assert_eq!(read.auth_infos[0].name, "admin");
         let user = read.auth_infos[0].auth_info.as_ref().unwrap();
+        assert_eq!(user.client_certificate.as_deref(), Some("/pki/admin.crt"));
         assert_eq!(user.client_key.as_deref(), Some("/pki/admin.key"));
-        let relative = Kubeconfig {
-            client_key: "admin.key".into(),
-            ..kubeconfig
+        let refused = |change: fn(&mut Kubeconfig)| {
+            let mut other = kubeconfig.clone();
+            change(&mut other);
+            assert!(matches!(other.write(&path), Err(Error::Path { .. })), "{other:?}");
         };
-        assert!(matches!(relative.write(&path), Err(Error::Path { .. })));
+        refused(|other| other.certificate_authority = "ca.crt".into());
+        refused(|other| other.client_certificate = "admin.crt".into());
+        refused(|other| other.client_key = "admin.key".into());
+        refused(|other| other.client_key = std::ffi::OsStr::from_bytes(b"/pki/\xff.key").into());
     }
 }

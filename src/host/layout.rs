@@ -101,19 +101,42 @@ impl Layout {
 
 #[cfg(test)]
 mod tests {
+    use strum::IntoEnumIterator;
+
     use super::*;
 
     #[test]
     fn paths_of_a_node_and_of_a_moved_root() {
-        let node = Layout::system();
-        assert_eq!(node.manifests(), Path::new("/etc/stratum/manifests"));
-        assert_eq!(
-            node.kubeconfig(Identity::Operator),
-            Path::new("/var/lib/stratum/kubeconfig/operator.conf")
-        );
-        assert_eq!(
-            Layout::under("/tmp/x").config_file(),
-            Path::new("/tmp/x/etc/stratum/config.yaml")
-        );
+        let paths = |layout: &Layout| {
+            let kubeconfigs = Identity::iter().map(|identity| layout.kubeconfig(identity));
+            let mut paths = vec![
+                layout.config_file(),
+                layout.manifests(),
+                layout.state(),
+                layout.pki(),
+                layout.etcd_data(),
+                layout.run(),
+                layout.node_lock(),
+            ];
+            paths.extend(kubeconfigs);
+            paths
+        };
+        let expected = [
+            "etc/stratum/config.yaml",
+            "etc/stratum/manifests",
+            "var/lib/stratum",
+            "var/lib/stratum/pki",
+            "var/lib/stratum/etcd",
+            "run/stratum",
+            "run/stratum/node.lock",
+            "var/lib/stratum/kubeconfig/admin.conf",
+            "var/lib/stratum/kubeconfig/operator.conf",
+            "var/lib/stratum/kubeconfig/deployer.conf",
+        ];
+        for (layout, root) in [(Layout::system(), "/"), (Layout::under("/tmp/x"), "/tmp/x")] {
+            assert_eq!(layout.root(), Path::new(root));
+            let expected: Vec<PathBuf> = expected.iter().map(|path| Path::new(root).join(path)).collect();
+            assert_eq!(paths(&layout), expected);
+        }
     }
 }

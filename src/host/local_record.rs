@@ -111,6 +111,26 @@ mod tests {
         )
         .unwrap();
         assert!(matches!(read(folder.path()), LocalRecord::Unreadable(_)));
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/null", &path).unwrap();
+        assert!(matches!(read(folder.path()), LocalRecord::Unreadable(_)));
+    }
+
+    #[test]
+    fn a_record_is_read_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(NAME);
+        let file = File::create(&path).unwrap();
+        file.set_len(LIMIT).unwrap();
+        let whole = usize::try_from(LIMIT).unwrap();
+        assert!(matches!(read(folder.path()), LocalRecord::Read(text) if text.len() == whole));
+        file.set_len(LIMIT + 1).unwrap();
+        assert!(matches!(read(folder.path()), LocalRecord::Unreadable(why) if why.contains("regular file of at most")));
+        file.set_len(0).unwrap();
+        io::Write::write_all(&mut &file, b"{\"\xff\": 1}").unwrap();
+        assert!(matches!(read(folder.path()), LocalRecord::Unreadable(why) if why.contains(NAME)));
+        // A folder that is none holds no proof of absence either.
+        assert!(matches!(read(&path), LocalRecord::Unreadable(_)));
     }
 
     #[test]
@@ -136,5 +156,6 @@ mod tests {
             "two"
         );
         retire(folder.path()).unwrap();
+        assert!(retire(&folder.path().join(".applied.json.retired")).is_err());
     }
 }

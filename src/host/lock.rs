@@ -194,19 +194,63 @@ mod tests {
     }
 
     #[test]
+    fn the_file_names_the_holder_on_one_line_and_nobody_afterwards() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let text = || std::fs::read_to_string(&path).unwrap();
+        let attempt = |operation| match Lock::attempt(&path, operation).unwrap() {
+            Attempt::Taken(lock) => lock,
+            Attempt::Held(holder) => panic!("held by {holder}"),
+        };
+        let long = attempt("a long operation\nof two lines");
+        assert_eq!(
+            text(),
+            format!("{} a long operation of two lines\n", std::process::id())
+        );
+        // As after a kill: the kernel lets go, and the name stays.
+        let Lock { file } = &long;
+        flock(file, FlockOperation::Unlock).unwrap();
+        let short = attempt("up");
+        assert_eq!(text(), format!("{} up\n", std::process::id()));
+        drop(short);
+        assert_eq!(text(), "");
+    }
+
+    #[test]
+    fn a_holder_without_a_name_is_still_a_holder() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let held = open(&path).unwrap();
+        flock(&held, FlockOperation::LockExclusive).unwrap();
+        let Attempt::Held(holder) = Lock::attempt(&path, "up").unwrap() else {
+            panic!("two holders");
+        };
+        assert_eq!(holder.to_string(), "a process that has not named itself yet");
+        assert_eq!(Holder::parse("17").to_string(), "process 17");
+        let error = Lock::attempt(&folder.path().join("none/lock"), "up").unwrap_err();
+        assert!(matches!(error, Error::Open { .. }), "{error}");
+    }
+
+    #[test]
     fn a_waiter_is_told_for_whom_and_goes_on() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");
         let first = Lock::acquire(&path, "build etcd", |_| {}).unwrap();
         let (told, hears) = mpsc::channel();
+        let waits_for = path.clone();
         let waiter = std::thread::spawn(move || {
-            Lock::acquire(&path, "second", move |holder| {
+            Lock::acquire(&waits_for, "second", move |holder| {
                 told.send(holder.operation.clone()).unwrap()
             })
-            .unwrap();
+            .unwrap()
         });
         assert_eq!(hears.recv().unwrap(), "build etcd");
         drop(first);
-        waiter.join().unwrap();
+        let second = waiter.join().unwrap();
+        let Attempt::Held(holder) = Lock::attempt(&path, "third").unwrap() else {
+            panic!("two holders");
+        };
+        assert_eq!(holder.operation, "second");
+        drop(second);
     }
 }

@@ -107,11 +107,7 @@ fn arm(path: &Path) -> Result<Armed, String> {
     // One waiting hint is as good as many.
     let (hint, changes) = mpsc::channel(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
-        // Reading the folder opens files: taking that for a change would never end.
-        let only_access = event.is_ok_and(|event| {
-            !event.need_rescan() && matches!(event.kind, EventKind::Access(access) if !is_written(access))
-        });
-        if !only_access {
+        if is_hint(&event) {
             // Full means that a hint waits already; closed that nobody does.
             let _ = hint.try_send(());
         }
@@ -127,9 +123,19 @@ fn arm(path: &Path) -> Result<Armed, String> {
     })
 }
 
-fn is_written(access: notify::event::AccessKind) -> bool {
+/// Everything but mere reading: reading the folder opens it, and taking that for a change would never end. Lost events
+/// and errors may stand for any change.
+fn is_hint(event: &notify::Result<notify::Event>) -> bool {
     use notify::event::{AccessKind, AccessMode};
-    access == AccessKind::Close(AccessMode::Write)
+    match event {
+        Ok(event) => match event.kind {
+            EventKind::Access(access) => event.need_rescan() || access == AccessKind::Close(AccessMode::Write),
+            EventKind::Any | EventKind::Create(_) | EventKind::Modify(_) | EventKind::Remove(_) | EventKind::Other => {
+                true
+            }
+        },
+        Err(_) => true,
+    }
 }
 
 #[cfg(test)]
@@ -178,7 +184,17 @@ mod tests {
         hinted(&mut hints).await;
         settled(&mut hints).await;
         fs::read(folder.path().join("s/a.yaml")).unwrap();
+        fs::read_dir(folder.path().join("s")).unwrap().for_each(drop);
         silent(&mut hints).await;
+        // What was written through a mapping shows when the file is closed.
+        drop(
+            File::options()
+                .append(true)
+                .open(folder.path().join("s/a.yaml"))
+                .unwrap(),
+        );
+        hinted(&mut hints).await;
+        settled(&mut hints).await;
         fs::create_dir(folder.path().join("t")).unwrap();
         hinted(&mut hints).await;
         settled(&mut hints).await;
@@ -196,6 +212,9 @@ mod tests {
         let mut hints: Hints = Box::pin(watch(path.clone()));
         hinted(&mut hints).await;
         hinted(&mut hints).await;
+        let before = clock::monotonic();
+        hinted(&mut hints).await;
+        assert!(before.elapsed() >= TICK.mul_f64(0.9), "a busy loop");
         for _ in 0..2 {
             fs::create_dir(&path).unwrap();
             // Ticks end once the watch stands.
@@ -213,6 +232,44 @@ mod tests {
             hinted(&mut hints).await;
             fs::remove_dir_all(root.path().join("old")).unwrap();
         }
+    }
+
+    #[test]
+    fn lost_events_and_errors_are_hints() {
+        use notify::Event;
+        use notify::event::{AccessKind, AccessMode, Flag};
+        let open = Event::new(EventKind::Access(AccessKind::Open(AccessMode::Any)));
+        assert!(is_hint(&Ok(open.clone().set_flag(Flag::Rescan))));
+        assert!(!is_hint(&Ok(open)));
+        assert!(is_hint(&Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan))));
+        assert!(is_hint(&Err(notify::Error::generic("the queue ran over"))));
+    }
+
+    /// Changes that follow each other are one hint, and a writer that never stops does not hold it back for ever.
+    #[tokio::test]
+    async fn a_burst_is_one_hint() {
+        let sends = |times: usize| {
+            let (hint, changes) = mpsc::channel(1);
+            let sender = async move {
+                let mut taken = 0;
+                while taken < times && hint.send(()).await.is_ok() {
+                    taken += 1;
+                }
+                std::future::pending::<()>().await;
+            };
+            (changes, tokio::spawn(sender))
+        };
+        let (mut changes, sender) = sends(5);
+        quiet(&mut changes).await;
+        assert!(changes.try_recv().is_err(), "all five belong to the burst");
+        sender.abort();
+        let (mut changes, sender) = sends(usize::MAX);
+        let before = clock::monotonic();
+        tokio::time::timeout(Duration::from_secs(10), quiet(&mut changes))
+            .await
+            .expect("for ever");
+        assert!(before.elapsed() >= QUIET * LONGEST_BURST);
+        sender.abort();
     }
 
     /// The path is never missing for long enough to be noticed: only the identity tells.

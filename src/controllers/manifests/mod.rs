@@ -5,6 +5,7 @@
 //! requests, never correctness.
 
 mod act;
+mod bundled;
 mod delete;
 mod observe;
 pub mod preview;
@@ -38,7 +39,7 @@ use crate::reconcilers::manifests::report::{Refusal, Report};
 use crate::reconcilers::manifests::resolve::Resolution;
 use crate::reconcilers::manifests::resources::ResourceMap;
 use crate::reconcilers::manifests::source::SentinelValues;
-use crate::reconcilers::object::GroupResource;
+use crate::reconcilers::object::{GroupResource, StackName};
 
 /// Requests of one stage that are under way at one time. An API server on two cores takes a fifth more writes a second from
 /// 16 than from 8, and hardly any more from 32.
@@ -86,9 +87,12 @@ struct State {
     /// The last resolution and what it was made of.
     resolution: Option<(ResolutionKey, Arc<Resolution>)>,
     stored: Option<Stored>,
-    values: Option<(SentinelValues, Timestamp)>,
+    own: record::Own,
+    server: Option<observe::Server>,
     /// The folder's digest and when it was first seen so.
     settled: Option<([u8; 32], Timestamp)>,
+    /// Whether the bundled stacks of the folder are the staged ones.
+    verified: Option<bundled::Verified>,
     /// When each resource is compared with the cluster next.
     resync: BTreeMap<GroupResource, Timestamp>,
     /// The local record by which a pass without any inventory ConfigMap would have pruned, had its files been read twice.
@@ -98,17 +102,20 @@ struct State {
     kept: Option<(apply::Record, Timestamp, Vec<String>)>,
 }
 
-type ResolutionKey = ([u8; 32], SentinelValues, Option<String>);
+/// The folder's digest, the values of sentinels, and the stacks that are left out.
+type ResolutionKey = ([u8; 32], SentinelValues, Vec<StackName>);
 
 /// Everything one pass decides on.
 pub struct Observed {
     state: OwnedMutexGuard<State>,
-    listing: Listing,
+    listing: Arc<Listing>,
     resolution: Arc<Resolution>,
     /// Refusals of files; those of documents are in the resolution.
     refusals: Vec<Refusal>,
     /// The inventory, or why it cannot be read.
     stored: Result<Stored, String>,
+    /// What this node had recorded in it when the pass began.
+    own: Arc<apply::Record>,
     /// Live objects listed in this pass.
     live: BTreeMap<crate::reconcilers::object::ObjectId, crate::reconcilers::manifests::memory::LiveObject>,
     now: Timestamp,
@@ -159,8 +166,10 @@ impl Manifests {
             served: None,
             resolution: None,
             stored: None,
-            values: None,
+            own: record::Own::default(),
+            server: None,
             settled: None,
+            verified: None,
             resync: BTreeMap::new(),
             waiting: None,
             kept: None,
@@ -190,11 +199,8 @@ impl Manifests {
     }
 
     fn plan(&self, observed: &Observed) -> apply::Plan {
-        let own = match &observed.stored {
-            Ok(stored) => record::own(&stored.documents, &self.settings.node),
-            Err(_) => apply::Record::new(),
-        };
-        apply::decide(&observed.resolution.wanted, &observed.state.memory, &own, observed.now)
+        let (memory, own) = (&observed.state.memory, &observed.own);
+        apply::decide(&observed.resolution.wanted, memory, own, observed.now)
     }
 }
 

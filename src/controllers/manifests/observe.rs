@@ -7,13 +7,12 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use super::{Error, Manifests, Observed, State, record, sources};
+use super::{Error, Manifests, Observed, State, bundled, sources};
 use crate::controllers::cluster::{self, CallErrorKind};
 use crate::controllers::concern::chain;
 use crate::controllers::inventory::store::{StoreError, Stored};
 use crate::host::clock;
-use crate::host::folder::Listing;
-use crate::reconcilers::inventory::desired::{self, Verdict};
+use crate::host::folder::{Listing, SourceFile};
 use crate::reconcilers::manifests::STACK_LABEL;
 use crate::reconcilers::manifests::memory::{Drift, LiveObject, drift};
 use crate::reconcilers::manifests::report::{Refusal, RefusalReason};
@@ -27,6 +26,24 @@ use crate::reconcilers::object::{GroupResource, ObjectId, StackName};
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 /// How long the values of sentinels are believed.
 const VALUES_LAST: SignedDuration = SignedDuration::from_secs(60);
+
+/// Where workloads find the API server, as long as it is believed.
+pub(super) struct Server {
+    /// The digest of the folder that was searched for the question.
+    folder: [u8; 32],
+    /// Whether a file in it asks.
+    asked_for: bool,
+    /// Host and port; none when nobody asks or nothing answers.
+    address: Option<(Host, u16)>,
+    at: Timestamp,
+}
+
+fn asks(file: &SourceFile) -> bool {
+    std::str::from_utf8(&file.bytes).is_ok_and(|text| {
+        let used = sentinels_in(text);
+        used.contains(&Sentinel::ApiserverHost) || used.contains(&Sentinel::ApiserverPort)
+    })
+}
 
 impl Manifests {
     /// Observes everything one pass needs. Nothing that has not changed is asked for again.
@@ -44,30 +61,24 @@ impl Manifests {
         let stored = self.stored(&mut state).await?;
         let mut refusals = Vec::new();
         let values = self.values(&mut state, &listing, stored.as_ref().ok(), now).await?;
-        let skip = mismatched(&listing, stored.as_ref().ok(), &mut refusals);
         let pass = &mut *state;
+        let record = stored
+            .as_ref()
+            .ok()
+            .and_then(|stored| stored.documents.desired.as_ref());
+        let skip = bundled::mismatched(&mut pass.verified, &listing, record, &mut refusals);
         let sources = sources::read(&mut pass.parsed, &mut pass.seen, &listing, &values, &skip);
-        refusals.extend(sources.refusals);
-        let key = (
-            listing.digest,
-            values,
-            stored
-                .as_ref()
-                .ok()
-                .and_then(|stored| stored.documents.desired.as_ref().map(|desired| desired.digest.clone())),
-        );
-        let declared: Vec<(Option<StackName>, &Declared)> = sources
-            .declared
-            .iter()
-            .flat_map(|(stack, all)| all.iter().map(move |one| (stack.clone(), one)))
-            .collect();
-        let resolution = self.resolution(pass, key, &declared).await?;
+        refusals.extend_from_slice(&sources.refusals);
+        let key = (listing.digest, values, skip);
+        let resolution = self.resolution(pass, key, &sources.declared).await?;
+        let own = pass.own.of(stored.as_ref().ok(), &self.settings.node);
         let mut observed = Observed {
             state,
             listing,
             resolution,
             refusals,
             stored,
+            own,
             live: BTreeMap::new(),
             now,
         };
@@ -106,31 +117,26 @@ impl Manifests {
             storage_default: inputs.map(|inputs| inputs.storage_default),
             ..SentinelValues::default()
         };
-        let asks = |file: &crate::host::folder::SourceFile| {
-            std::str::from_utf8(&file.bytes).is_ok_and(|text| {
-                let used = sentinels_in(text);
-                used.contains(&Sentinel::ApiserverHost) || used.contains(&Sentinel::ApiserverPort)
-            })
+        let before = state.server.take().filter(|known| known.folder == listing.digest);
+        let known = match before {
+            Some(known) if !known.asked_for || now.duration_since(known.at) < VALUES_LAST => known,
+            before => {
+                // Scanning every file costs as much as reading it, so it is done only when the folder changed.
+                let asked_for =
+                    before.map_or_else(|| listing.files.iter().any(|file| asks(file)), |known| known.asked_for);
+                Server {
+                    folder: listing.digest,
+                    asked_for,
+                    address: if asked_for { self.server().await? } else { None },
+                    at: now,
+                }
+            }
         };
-        // Scanning every file costs as much as reading it, so it is done only when the folder changed.
-        let known = state
-            .values
-            .as_ref()
-            .filter(|(_, at)| now.duration_since(*at) < VALUES_LAST);
-        if let (Some((before, _)), Some((digest, _))) = (known, &state.settled)
-            && *digest == listing.digest
-        {
-            values.apiserver_host.clone_from(&before.apiserver_host);
-            values.apiserver_port = before.apiserver_port;
-            return Ok(values);
+        if let Some((host, port)) = &known.address {
+            values.apiserver_host = Some(host.clone());
+            values.apiserver_port = Some(*port);
         }
-        if listing.files.iter().any(asks)
-            && let Some((host, port)) = self.server().await?
-        {
-            values.apiserver_host = Some(host);
-            values.apiserver_port = Some(port);
-        }
-        state.values = Some((values.clone(), now));
+        state.server = Some(known);
         Ok(values)
     }
 
@@ -157,7 +163,7 @@ impl Manifests {
         &self,
         state: &mut State,
         key: super::ResolutionKey,
-        declared: &[(Option<StackName>, &Declared)],
+        files: &[(Option<StackName>, Arc<Vec<Declared>>)],
     ) -> Result<Arc<Resolution>, Error> {
         if let Some((known, resolution)) = &state.resolution
             && *known == key
@@ -167,9 +173,13 @@ impl Manifests {
         {
             return Ok(Arc::clone(resolution));
         }
+        let declared: Vec<(Option<StackName>, &Declared)> = files
+            .iter()
+            .flat_map(|(stack, all)| all.iter().map(move |one| (stack.clone(), one)))
+            .collect();
         let mut resolution = None;
         if let Some(served) = &state.served {
-            let tried = resolve(declared, served);
+            let tried = resolve(&declared, served);
             let unknown = |refusal: &Refusal| {
                 matches!(
                     refusal.reason,
@@ -180,7 +190,7 @@ impl Manifests {
         }
         let resolution = match resolution {
             Some(resolution) => resolution,
-            None => resolve(declared, &*self.discover(state).await?),
+            None => resolve(&declared, &*self.discover(state).await?),
         };
         let resolution = Arc::new(resolution);
         state.resolution = Some((key, Arc::clone(&resolution)));
@@ -203,28 +213,31 @@ impl Manifests {
             resolution,
             live,
             now,
-            stored,
+            own,
             ..
         } = observed;
-        let own = stored
-            .as_ref()
-            .map(|stored| record::own(&stored.documents, &self.settings.node))
-            .unwrap_or_default();
-        let mut due: BTreeMap<GroupResource, Vec<Arc<Resolved>>> = BTreeMap::new();
         let resources: BTreeSet<&GroupResource> = resolution.wanted.iter().map(|object| &object.id.resource).collect();
         state.resync.retain(|resource, _| resources.contains(resource));
+        let turns: BTreeSet<&GroupResource> = resources
+            .iter()
+            .copied()
+            .filter(|resource| state.resync.get(resource).is_none_or(|at| at <= now))
+            .collect();
+        if turns.is_empty() {
+            return Ok(());
+        }
+        let mut due: BTreeMap<GroupResource, Vec<Arc<Resolved>>> = BTreeMap::new();
         for object in &resolution.wanted {
             let resource = &object.id.resource;
-            let turn = state.resync.get(resource).is_none_or(|at| at <= now);
             let known =
                 state.memory.applied(&object.id).is_some() || own.contains_key(&object.id) || object.stack.is_none();
-            if turn && known {
+            if turns.contains(resource) && known {
                 due.entry(resource.clone()).or_default().push(Arc::clone(object));
             }
         }
         let window = self.settings.resync;
         for (index, resource) in resources.iter().enumerate() {
-            if state.resync.get(*resource).is_none_or(|at| at <= now) {
+            if turns.contains(resource) {
                 let first = !state.resync.contains_key(*resource);
                 state.resync.insert(
                     (*resource).clone(),
@@ -284,34 +297,4 @@ fn next_turn(now: Timestamp, window: Duration, index: usize, of: usize, first: b
     };
     let share = SignedDuration::try_from(share).unwrap_or(SignedDuration::from_secs(300));
     now.checked_add(share).unwrap_or(now)
-}
-
-/// The bundled stacks whose files are not the ones that were staged: refused for this pass.
-fn mismatched(listing: &Listing, stored: Option<&Stored>, refusals: &mut Vec<Refusal>) -> Vec<StackName> {
-    let Some(record) = stored.and_then(|stored| stored.documents.desired.as_ref()) else {
-        return Vec::new();
-    };
-    let files = listing
-        .files
-        .iter()
-        .map(|file| (file.path.as_str(), file.bytes.as_ref()));
-    match desired::verify(Some(record), files) {
-        Verdict::NoRecord | Verdict::Empty | Verdict::Matches => Vec::new(),
-        Verdict::Mismatch { expected, found } => {
-            for stack in &record.stacks {
-                refusals.push(Refusal {
-                    file: stack.to_string(),
-                    line: None,
-                    object: None,
-                    stack: Some(stack.to_string()),
-                    reason: RefusalReason::DigestMismatch,
-                    message: format!(
-                        "this bundled stack is not what generation {} recorded (digest {:.12}, found {found:.12}); stage the bundles again, or restore the files",
-                        record.generation, expected
-                    ),
-                });
-            }
-            record.stacks.clone()
-        }
-    }
 }

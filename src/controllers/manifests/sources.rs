@@ -18,6 +18,8 @@ type Parsed = Result<Arc<Vec<Declared>>, SourceError>;
 pub(super) struct Cache {
     values: SentinelValues,
     files: BTreeMap<String, ([u8; 32], Parsed)>,
+    /// What was made last, of which listing, and what was left out.
+    last: Option<(Arc<Listing>, Vec<StackName>, Arc<Sources>)>,
 }
 
 /// What the files of a folder declare.
@@ -27,16 +29,26 @@ pub(super) struct Sources {
 }
 
 /// Parses what changed, and collects everything. `skip` are stacks whose files must not be applied in this pass.
+///
+/// The very listing of the pass before is not gone through again: what is taken at its word is so already, and what was
+/// refused is refused again for the same reason.
 pub(super) fn read(
     cache: &mut Cache,
     seen: &mut Seen,
-    listing: &Listing,
+    listing: &Arc<Listing>,
     values: &SentinelValues,
     skip: &[StackName],
-) -> Sources {
+) -> Arc<Sources> {
     if cache.values != *values {
         cache.values = values.clone();
         cache.files.clear();
+        cache.last = None;
+    }
+    if let Some((before, skipped, sources)) = &cache.last
+        && Arc::ptr_eq(before, listing)
+        && skipped == skip
+    {
+        return Arc::clone(sources);
     }
     cache
         .files
@@ -52,6 +64,8 @@ pub(super) fn read(
             Err(refusal) => sources.refusals.push(refusal),
         }
     }
+    let sources = Arc::new(sources);
+    cache.last = Some((Arc::clone(listing), skip.to_vec(), Arc::clone(&sources)));
     sources
 }
 
@@ -107,5 +121,58 @@ fn unreadable(problem: &FolderProblem) -> Refusal {
         stack: problem.stack.clone(),
         reason: RefusalReason::Unreadable,
         message: problem.message.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+    use std::io::Write;
+
+    use super::*;
+    use crate::host::folder::Folder;
+    use crate::reconcilers::manifests::source::sentinels::DnsName;
+
+    /// What is kept is given again for the same listing, values and left-out stacks, and made anew for any other.
+    #[test]
+    fn sources_are_kept_for_the_very_listing_and_no_other() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("s")).unwrap();
+        let write = |domain: &str| {
+            let mut file = File::create(root.path().join("s/a.yaml")).unwrap();
+            writeln!(
+                file,
+                "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\ndata: {{d: {domain}}}"
+            )
+            .unwrap();
+        };
+        write("\"@stratum:cluster-domain@\"");
+        let (mut cache, mut seen) = (Cache::default(), Seen::load(root.path()));
+        let mut folder = Folder::new(root.path().to_owned());
+        let mut read = |values: &SentinelValues, skip: &[StackName]| {
+            let listing = folder.read().unwrap();
+            super::read(&mut cache, &mut seen, &listing, values, skip)
+        };
+        let reasons = |sources: &Sources| -> Vec<RefusalReason> {
+            sources.refusals.iter().map(|refusal| refusal.reason).collect()
+        };
+        let (unknown, mut known) = (SentinelValues::default(), SentinelValues::default());
+        known.cluster_domain = DnsName::new("cluster.local").ok();
+        let first = read(&unknown, &[]);
+        assert_eq!(reasons(&first), [RefusalReason::UnresolvedSentinel]);
+        assert!(Arc::ptr_eq(&first, &read(&unknown, &[])));
+        let second = read(&known, &[]);
+        assert_eq!((second.declared.len(), second.refusals.len()), (1, 0));
+        assert!(Arc::ptr_eq(&second, &read(&known, &[])));
+        let stack: StackName = "s".parse().unwrap();
+        assert_eq!(read(&known, &[stack]).declared.len(), 0);
+        assert_eq!(read(&known, &[]).declared.len(), 1);
+        write("[");
+        assert_eq!(reasons(&read(&known, &[])), [RefusalReason::Invalid]);
+        assert_eq!(
+            reasons(&read(&known, &[])),
+            [RefusalReason::Invalid],
+            "refused each time"
+        );
     }
 }

@@ -2,13 +2,14 @@ use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
-use std::time::{Duration, SystemTime};
 
 use rustix::fs::Mode;
 use tempfile::TempDir;
 
 use super::walk::unreadable;
 use super::*;
+
+mod again;
 
 struct Tree(TempDir);
 
@@ -27,7 +28,7 @@ impl Tree {
         File::create(self.at(path)).unwrap().write_all(text.as_bytes()).unwrap();
         self
     }
-    fn read(&self) -> Listing {
+    fn read(&self) -> Arc<Listing> {
         Folder::new(self.0.path().to_owned()).read().unwrap()
     }
 }
@@ -155,18 +156,54 @@ fn unreadable_is_never_absent() {
     let tree = Tree::new();
     // Reading this process's memory at address 0 is an I/O error, for root as well.
     symlink("/proc/self/mem", tree.at("s/io.yaml")).unwrap();
-    tree.write("s/secret.yaml", "x").write("closed/a.yaml", "x");
-    fs::set_permissions(tree.at("s/secret.yaml"), fs::Permissions::from_mode(0o0)).unwrap();
-    fs::set_permissions(tree.at("closed"), fs::Permissions::from_mode(0o0)).unwrap();
-    let listing = tree.read();
-    fs::set_permissions(tree.at("closed"), fs::Permissions::from_mode(0o700)).unwrap();
-    problem(&listing, "s/io.yaml", "cannot be read");
-    // Root reads everything; there is nothing to see then.
-    if !rustix::process::geteuid().is_root() {
-        problem(&listing, "s/secret.yaml", "may not be read");
-        problem(&listing, "closed", "may not be read");
-    }
+    problem(&tree.read(), "s/io.yaml", "cannot be read");
     assert!(unreadable(&io::ErrorKind::PermissionDenied.into(), false).contains("may not be read"));
+}
+
+/// Root reads everything, so the reader is a process of another user: this very program, as nobody.
+#[test]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only the standard library starts a child as another user"
+)]
+fn without_the_right_to_read_there_are_problems_and_no_absence() {
+    use std::os::unix::process::CommandExt;
+    let tree = Tree::new();
+    for path in ["s/a.yaml", "s/secret.yaml", "closed/a.yaml", "s/closed/a.yaml"] {
+        tree.write(path, "x");
+    }
+    symlink("closed/a.yaml", tree.at("s/behind.yaml")).unwrap();
+    let mode = |path: &str, mode| fs::set_permissions(tree.at(path), fs::Permissions::from_mode(mode)).unwrap();
+    mode("", 0o755);
+    for path in ["s/secret.yaml", "closed", "s/closed"] {
+        mode(path, 0o0);
+    }
+    let mut reader = std::process::Command::new("/proc/self/exe");
+    reader
+        .args(["--exact", "--ignored", "host::folder::tests::reads_without_rights"])
+        .env("STRATUM_TEST_FOLDER", tree.at(""));
+    if rustix::process::geteuid().is_root() {
+        reader.uid(65534).gid(65534);
+    }
+    let output = reader.output().unwrap();
+    for path in ["closed", "s/closed"] {
+        mode(path, 0o755);
+    }
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+}
+
+#[test]
+#[ignore = "the child of the test before"]
+fn reads_without_rights() {
+    let path = std::env::var_os("STRATUM_TEST_FOLDER").unwrap();
+    let listing = Folder::new(path.into()).read().unwrap();
+    assert_eq!(paths(&listing), ["s/a.yaml"]);
+    assert_eq!(listing.stacks, ["closed", "s"]);
+    for path in ["s/secret.yaml", "s/behind.yaml", "closed", "s/closed"] {
+        problem(&listing, path, "may not be read");
+    }
+    assert_eq!(listing.problems.len(), 4);
 }
 
 #[test]
@@ -191,64 +228,25 @@ fn names_and_sizes() {
 }
 
 #[test]
-fn the_digest_covers_everything() {
+fn folders_too_deep_and_links_without_end_are_problems() {
     let tree = Tree::new();
-    let mut seen = vec![tree.read().digest];
-    let mut changed = |what: &str| {
-        let digest = tree.read().digest;
-        assert!(!seen.contains(&digest), "{what}");
-        assert_eq!(digest, tree.read().digest, "{what}");
-        seen.push(digest);
-    };
-    fs::create_dir(tree.at("t")).unwrap();
-    changed("a stack");
-    tree.write("t/a.yaml", "1");
-    changed("a file");
-    tree.write("t/a.yaml", "2");
-    changed("its bytes");
-    fs::rename(tree.at("t/a.yaml"), tree.at("t/b.yaml")).unwrap();
-    changed("its name");
-    symlink("nowhere", tree.at("t/c.yaml")).unwrap();
-    changed("a problem");
-    fs::rename(tree.at("t/c.yaml"), tree.at("t/d.yaml")).unwrap();
-    changed("its place");
-}
+    let at = |depth: usize| format!("s{}", "/d".repeat(depth));
+    tree.write(&format!("{}/a.yaml", at(31)), "deep")
+        .write(&format!("{}/b.yaml", at(32)), "too deep");
+    let listing = tree.read();
+    assert_eq!(paths(&listing), [format!("{}/a.yaml", at(31))]);
+    problem(&listing, &at(32), "more than 32 folders deep");
 
-/// A rewrite that keeps size and modification time is seen; a settled file keeps its very bytes.
-#[test]
-fn the_cache_believes_only_settled_files() {
     let tree = Tree::new();
-    tree.write("s/a.yaml", "1");
-    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
-    let set_old = || {
-        File::options()
-            .write(true)
-            .open(tree.at("s/a.yaml"))
-            .unwrap()
-            .set_modified(old)
-            .unwrap()
-    };
-    set_old();
-    let mut folder = Folder::new(tree.0.path().to_owned());
-    let first = folder.read().unwrap();
-    tree.write("s/a.yaml", "2");
-    set_old();
-    let second = folder.read().unwrap();
-    assert_eq!(
-        (&*first.files[0].bytes, &*second.files[0].bytes),
-        (&b"1"[..], &b"2"[..])
-    );
-    let third = folder.read().unwrap();
-    assert!(
-        !Arc::ptr_eq(&second.files[0].bytes, &third.files[0].bytes),
-        "changed less than 2 s before it was read"
-    );
-    folder
-        .cache
-        .values_mut()
-        .for_each(|c| c.read_at = c.read_at.checked_add(jiff::SignedDuration::from_secs(3)).unwrap());
-    let fourth = folder.read().unwrap();
-    assert!(Arc::ptr_eq(&third.files[0].bytes, &fourth.files[0].bytes));
+    for index in 0..1000 {
+        File::create(tree.at(&format!("s/{index}"))).unwrap();
+    }
+    for index in 0..100 {
+        symlink("s", tree.at(&format!("link{index}"))).unwrap();
+    }
+    let listing = tree.read();
+    let ends = |problem: &FolderProblem| problem.message.contains("more than 100000 files");
+    assert!(listing.problems.iter().any(ends), "{:?}", listing.problems);
 }
 
 #[test]

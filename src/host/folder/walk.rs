@@ -1,21 +1,22 @@
 //! The way through a folder: every entry becomes a file, a problem, or is one that nobody asked for.
 
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
-use std::io::{self, Read};
-use std::path::Path;
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Dir, FileType, Mode, openat};
 use sha2::{Digest, Sha256};
 
-use super::{Cached, FolderIdentity, FolderProblem, Listing, MAX_FILE_BYTES, SourceFile, Stamp};
-use crate::host::clock;
+use super::stamp::Stamp;
+use super::{Cached, FOLDER, FolderIdentity, FolderProblem, Listing, SourceFile, steady};
 
 /// Levels of folders below a stack.
 const MAX_DEPTH: usize = 32;
 /// Entries of one reading: folders that link to each other can multiply without ever being a loop.
 const MAX_ENTRIES: usize = 100_000;
+
 /// One reading under way.
 pub(super) struct Walk<'a> {
     /// The files of the reading before.
@@ -23,7 +24,19 @@ pub(super) struct Walk<'a> {
     /// The files of this one.
     pub(super) cache: BTreeMap<String, Cached>,
     entries: usize,
+    /// How many files were opened.
+    pub(super) opened: usize,
     pub(super) listing: Listing,
+}
+
+/// One entry of an open folder.
+#[derive(Clone, Copy)]
+struct Entry<'a> {
+    folder: BorrowedFd<'a>,
+    name: &'a CStr,
+    /// Relative to the manifests folder.
+    path: &'a str,
+    stack: Option<&'a str>,
 }
 
 impl<'a> Walk<'a> {
@@ -32,6 +45,7 @@ impl<'a> Walk<'a> {
             old,
             cache: BTreeMap::new(),
             entries: 0,
+            opened: 0,
             listing,
         }
     }
@@ -44,22 +58,23 @@ impl<'a> Walk<'a> {
         });
     }
 
-    /// Reads one folder; an error is about the folder itself. `above` are the folders on the way, itself last.
+    /// Reads one open folder; an error is about the folder itself. `above` are the folders on the way, itself last.
     pub(super) fn folder(
         &mut self,
-        path: &Path,
+        folder: OwnedFd,
         relative: &str,
         stack: Option<&str>,
         above: &[FolderIdentity],
     ) -> io::Result<()> {
-        for entry in std::fs::read_dir(path)? {
+        let mut entries = Dir::new(folder)?;
+        while let Some(entry) = entries.read() {
             let entry = entry?;
             let name = entry.file_name();
             let shown = name.to_string_lossy();
             if shown.starts_with('.') || shown.ends_with('~') {
                 continue;
             }
-            let below = if relative.is_empty() {
+            let path = if relative.is_empty() {
                 shown.to_string()
             } else {
                 format!("{relative}/{shown}")
@@ -73,125 +88,115 @@ impl<'a> Walk<'a> {
                 );
                 return Ok(());
             }
-            if name.to_str().is_none() || shown.contains(char::is_control) {
-                self.problem(&below, stack, "its name is not printable UTF-8; rename it");
+            if name.to_str().is_err() || shown.contains(char::is_control) {
+                self.problem(&path, stack, "its name is not printable UTF-8; rename it");
                 continue;
             }
-            self.entry(&entry.path(), below, stack, above);
+            let entry = Entry {
+                folder: entries.fd()?,
+                name,
+                path: &path,
+                stack,
+            };
+            self.entry(entry, above);
         }
         Ok(())
     }
 
-    fn entry(&mut self, path: &Path, relative: String, stack: Option<&str>, above: &[FolderIdentity]) {
-        let meta = match std::fs::metadata(path) {
-            Ok(meta) => meta,
-            Err(error) => {
-                // Whatever it would be called or lead to: it may be a whole stack.
-                let message = unreadable(&error, path.is_symlink());
-                return self.problem(&relative, stack, message);
-            }
+    fn entry(&mut self, entry: Entry<'_>, above: &[FolderIdentity]) {
+        let Entry {
+            folder,
+            name,
+            path,
+            stack,
+        } = entry;
+        let stamp = match Stamp::at(folder, name) {
+            Ok(stamp) => stamp,
+            // Whatever it would be called or lead to: it may be a whole stack.
+            Err(error) => return self.problem(path, stack, unreadable_at(folder, name, &error)),
         };
-        let wanted = has_manifest_ending(&relative);
-        match (meta.is_dir(), wanted) {
-            (true, true) => self.problem(&relative, stack, "it is a folder with a file's ending; rename it"),
-            (true, false) => self.subfolder(path, &relative, &meta, stack, above),
+        let is_folder = stamp.kind == FileType::Directory;
+        match (is_folder, has_manifest_ending(path)) {
+            (true, true) => self.problem(path, stack, "it is a folder with a file's ending; rename it"),
+            (true, false) => self.subfolder(entry, above),
             (false, true) => {
-                if let Err(message) = self.file(path, &relative, stack) {
-                    self.problem(&relative, stack, message);
+                if let Err(message) = self.file(entry, stamp) {
+                    self.problem(path, stack, message);
                 }
             }
             (false, false) => {}
         }
     }
 
-    fn subfolder(
-        &mut self,
-        path: &Path,
-        relative: &str,
-        meta: &Metadata,
-        stack: Option<&str>,
-        above: &[FolderIdentity],
-    ) {
+    fn subfolder(&mut self, entry: Entry<'_>, above: &[FolderIdentity]) {
+        let Entry {
+            folder,
+            name,
+            path,
+            stack,
+        } = entry;
         if stack.is_none() {
-            self.listing.stacks.push(relative.to_owned());
+            self.listing.stacks.push(path.to_owned());
         }
-        let stack = stack.or(Some(relative));
-        let identity = FolderIdentity::from_metadata(meta);
+        let stack = stack.or(Some(path));
+        // What is open is what is read, and so what must not be on the way already.
+        let opened = openat(folder, name, FOLDER, Mode::empty())
+            .map_err(io::Error::from)
+            .and_then(|open| Ok((Stamp::of(&open)?.identity, open)));
+        let (identity, open) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return self.problem(path, stack, unreadable_at(folder, name, &error)),
+        };
         if above.contains(&identity) {
-            return self.problem(relative, stack, "it links to a folder it is in; remove the link");
+            return self.problem(path, stack, "it links to a folder it is in; remove the link");
         }
         if above.len() > MAX_DEPTH {
             return self.problem(
-                relative,
+                path,
                 stack,
                 format!("it is more than {MAX_DEPTH} folders deep; move it up"),
             );
         }
         let mut way = above.to_vec();
         way.push(identity);
-        if let Err(error) = self.folder(path, relative, stack, &way) {
-            self.problem(relative, stack, unreadable(&error, false));
+        if let Err(error) = self.folder(open, path, stack, &way) {
+            self.problem(path, stack, unreadable(&error, false));
         }
     }
 
-    fn file(&mut self, path: &Path, relative: &str, stack: Option<&str>) -> Result<(), String> {
-        // Opening a FIFO would wait for its writer; a device may do anything. The check comes after the opening, on
-        // what is open, so that nothing can take the file's place in between.
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let opened = match rustix::fs::open(path, flags, Mode::empty()) {
-            Ok(opened) => File::from(opened),
-            // A socket cannot be opened at all.
-            Err(rustix::io::Errno::NXIO | rustix::io::Errno::NODEV) => return Err(NOT_A_FILE.to_owned()),
-            Err(error) => return Err(unreadable(&error.into(), path.is_symlink())),
-        };
-        let stat = || opened.metadata().map_err(|error| unreadable(&error, false));
-        let meta = stat()?;
-        if !meta.is_file() {
-            return Err(NOT_A_FILE.to_owned());
-        }
-        let stamp = Stamp::of(&meta);
-        let known = self
-            .old
-            .get(relative)
-            .filter(|c| c.stamp == stamp && stamp.settled_before(c.read_at));
-        let cached = if let Some(known) = known {
-            known.clone()
-        } else {
-            let read_at = clock::now();
-            let mut bytes = Vec::new();
-            (&opened)
-                .take(MAX_FILE_BYTES + 1)
-                .read_to_end(&mut bytes)
-                .map_err(|error| unreadable(&error, false))?;
-            if bytes.len() as u64 > MAX_FILE_BYTES {
-                return Err(format!(
-                    "it is larger than {} MiB; split it",
-                    MAX_FILE_BYTES / (1024 * 1024)
-                ));
-            }
-            if Stamp::of(&stat()?) != stamp {
-                return Err("it changed while it was read; it is read again at the next pass".to_owned());
-            }
-            let digest = Sha256::digest(&bytes).into();
-            Cached {
-                stamp,
-                read_at,
-                bytes: bytes.into(),
-                digest,
+    /// A file is opened only if its stamp is another one than that of the reading before.
+    fn file(&mut self, entry: Entry<'_>, stamp: Stamp) -> Result<(), String> {
+        let old = self.old.get(entry.path);
+        let cached = match old {
+            Some(old) if old.stamp == stamp && stamp.settled_before(old.read_at) => old.clone(),
+            Some(_) | None => {
+                self.opened += 1;
+                let steady = steady::read(entry.folder, entry.name)?;
+                // Whoever holds the old file sees at once that nothing changed.
+                let file = match old {
+                    Some(old) if *old.file.bytes == *steady.bytes => Arc::clone(&old.file),
+                    Some(_) | None => Arc::new(SourceFile {
+                        path: entry.path.to_owned(),
+                        stack: entry.stack.map(str::to_owned),
+                        digest: Sha256::digest(&steady.bytes).into(),
+                        bytes: steady.bytes.into(),
+                    }),
+                };
+                Cached {
+                    stamp: steady.stamp,
+                    read_at: steady.read_at,
+                    file,
+                }
             }
         };
-        self.listing.files.push(SourceFile {
-            path: relative.to_owned(),
-            stack: stack.map(str::to_owned),
-            bytes: Arc::clone(&cached.bytes),
-            digest: cached.digest,
-        });
-        self.cache.insert(relative.to_owned(), cached);
+        self.listing.files.push(Arc::clone(&cached.file));
+        self.cache.insert(entry.path.to_owned(), cached);
         Ok(())
     }
 }
 
-const NOT_A_FILE: &str = "it is a pipe, a socket or a device, not a file; remove it";
+/// What is said of something that has a file's ending and is none.
+pub(super) const NOT_A_FILE: &str = "it is a pipe, a socket or a device, not a file; remove it";
 
 fn has_manifest_ending(path: &str) -> bool {
     let ending = path
@@ -200,6 +205,12 @@ fn has_manifest_ending(path: &str) -> bool {
         .and_then(|name| name.rsplit_once('.'))
         .map(|(_, ending)| ending);
     matches!(ending, Some("yaml" | "yml" | "json"))
+}
+
+/// What to tell of an error about an entry.
+pub(super) fn unreadable_at(folder: BorrowedFd<'_>, name: &CStr, error: &io::Error) -> String {
+    let is_link = Stamp::of_link(folder, name).is_ok_and(|stamp| stamp.kind == FileType::Symlink);
+    unreadable(error, is_link)
 }
 
 /// What to tell of an error, and what to do.

@@ -130,5 +130,21 @@ pub fn narrowed(wanted: &[Arc<Resolved>], recorded: &Record, gone: &BTreeSet<Obj
     record
 }
 
+/// Whether the record is what [`narrowed`] would make of it when nothing is gone: told without making another one, since
+/// in most passes it is.
+#[must_use]
+pub fn is_narrow(wanted: &[Arc<Resolved>], recorded: &Record, memory: &Memory) -> bool {
+    wanted.iter().all(|object| {
+        let known = recorded.get(&object.id);
+        let Some(stack) = &object.stack else {
+            return known.is_none();
+        };
+        known.is_some_and(|Recorded { uids, stacks }| {
+            let mut applied = memory.applied(&object.id).into_iter();
+            stacks.iter().eq([stack]) && applied.all(|applied| uids.iter().eq([&applied.uid]))
+        })
+    })
+}
+
 #[cfg(test)]
 mod tests;

@@ -59,3 +59,49 @@ fn a_loose_object_is_never_recorded() {
         .is_empty()
     );
 }
+
+/// Every record of two objects and every memory of them: told without making it, and made.
+#[test]
+fn whether_a_record_is_narrow_is_told_as_it_is_made() {
+    let mut loose = (*object("s", "c", "1")).clone();
+    loose.stack = None;
+    let wanted = [object("s", "a", "1"), object("s", "b", "1"), Arc::new(loose)];
+    let entries = || {
+        let uids: [&[&str]; 4] = [&[], &["u"], &["v"], &["u", "v"]];
+        let stacks: [&[&str]; 4] = [&[], &["s"], &["t"], &["s", "t"]];
+        uids.into_iter().flat_map(move |uids| {
+            stacks.map(|stacks| Recorded {
+                uids: uids.iter().map(|uid| Uid((*uid).into())).collect(),
+                stacks: stacks.iter().map(|name| stack(name)).collect(),
+            })
+        })
+    };
+    let entries: Vec<Option<Recorded>> = std::iter::once(None).chain(entries().map(Some)).collect();
+    let mut narrow = 0;
+    for (one, is_applied) in entries.iter().flat_map(|one| [(one, true), (one, false)]) {
+        let mut memory = Memory::default();
+        if is_applied {
+            memory.succeed(wanted[0].id.clone(), applied(&wanted[0]));
+        }
+        for (other, third) in entries
+            .iter()
+            .flat_map(|other| [(other, None), (other, Some(Recorded::default()))])
+        {
+            let ids = wanted.iter().map(|object| object.id.clone());
+            let mut record: Record = ids
+                .zip([one.clone(), other.clone(), third])
+                .filter_map(|(id, recorded)| Some((id, recorded?)))
+                .collect();
+            // What nothing declares any more stays until it is pruned.
+            record.insert(object("t", "z", "1").id.clone(), Recorded::default());
+            let made = narrowed(&wanted, &record, &BTreeSet::new(), &memory);
+            assert_eq!(is_narrow(&wanted, &record, &memory), made == record, "{record:?}");
+            narrow += usize::from(made == record);
+        }
+    }
+    assert_eq!(
+        narrow,
+        (4 + 1) * 4,
+        "with any UIDs unless one was applied, each time with any of the other"
+    );
+}
