@@ -28,7 +28,7 @@ fn reason(error: &CampaignError) -> LossReason {
 async fn one_leads_and_a_clean_hand_over_is_instant() {
     let cluster = Cluster::shared().await;
     let namespace = cluster.namespace("hand-over").await;
-    let kubeconfig = cluster.kubeconfig(Identity::Admin);
+    let kubeconfig = cluster.kubeconfig(Identity::Operator);
     let mut leader = Candidate::new(&kubeconfig, &namespace, "a").await;
     let first = leader.leads(SOON).await;
     let mut others = [
@@ -75,7 +75,7 @@ async fn one_leads_and_a_clean_hand_over_is_instant() {
 async fn a_lease_edited_to_nonsense_ends_the_term_and_heals() {
     let cluster = Cluster::shared().await;
     let namespace = cluster.namespace("nonsense").await;
-    let kubeconfig = cluster.kubeconfig(Identity::Admin);
+    let kubeconfig = cluster.kubeconfig(Identity::Operator);
     let patch = |patch: &'static str| {
         let namespace = namespace.clone();
         async move {
@@ -106,7 +106,7 @@ async fn a_lease_edited_to_nonsense_ends_the_term_and_heals() {
 async fn a_deleted_lease_ends_the_term_and_terms_go_on_counting() {
     let cluster = Cluster::shared().await;
     let namespace = cluster.namespace("deleted").await;
-    let kubeconfig = cluster.kubeconfig(Identity::Admin);
+    let kubeconfig = cluster.kubeconfig(Identity::Operator);
     let mut leader = Candidate::new(&kubeconfig, &namespace, "a").await;
     let first = leader.leads(SOON).await;
     let mut other = Candidate::new(&kubeconfig, &namespace, "b").await;
@@ -128,7 +128,7 @@ async fn a_new_lease_begins_after_the_last_term_on_record() {
          annotations: {{stratum.ciq.com/term: '41'}}\n"
     );
     cluster.apply(&inventory).await;
-    let mut leader = Candidate::new(&cluster.kubeconfig(Identity::Admin), &namespace, "a").await;
+    let mut leader = Candidate::new(&cluster.kubeconfig(Identity::Operator), &namespace, "a").await;
     assert_eq!(leader.leads(SOON).await.number, 42);
     leader.stop().await;
 }

@@ -4,6 +4,7 @@ mod election;
 mod operator;
 mod outage;
 mod process;
+mod rights;
 
 use std::path::Path;
 use std::time::Duration;

@@ -15,16 +15,13 @@ use stratum::host::layout::Identity;
 use super::SOON;
 use crate::support::{Cluster, Options, stratum, wait_for};
 
-/// The rights of the operator as the product gives them.
-const RBAC: &str = include_str!("../../../deploy/bootstrap/rbac.yaml");
-
-struct Operator {
+pub(super) struct Operator {
     child: Child,
     log: std::path::PathBuf,
 }
 
 impl Operator {
-    fn start(cluster: &Cluster, folder: &Path, node: &str) -> Self {
+    pub(super) fn start(cluster: &Cluster, folder: &Path, node: &str) -> Self {
         let log = folder.join(format!("{node}.log"));
         let manifests = folder.join("manifests");
         std::fs::create_dir_all(&manifests).unwrap();
@@ -69,12 +66,18 @@ impl Operator {
         ask(self.address().await, "GET", path, "").await
     }
 
-    async fn leads(&self) {
+    pub(super) async fn leads(&self) {
         let leads = || async {
             let metrics = self.get("/metrics").await.1;
             metrics.contains("stratum_operator_leader 1\n").then_some(())
         };
         wait_for("the operator to lead", SOON, leads).await;
+    }
+
+    /// Stops it, which has to end well.
+    pub(super) async fn stop(&mut self) {
+        let exit = self.child.terminate(Duration::from_secs(20)).await.unwrap();
+        assert_eq!(exit, Exit::Status(0));
     }
 
     async fn ends(mut self) -> Exit {
@@ -116,7 +119,6 @@ async fn lint(exposition: &str) {
 #[tokio::test]
 async fn the_operator_process_is_watched_scraped_handed_over_and_stopped() {
     let cluster = Cluster::dedicated(Options::default()).await;
-    cluster.apply(RBAC).await;
     let folder = tempfile::tempdir().unwrap();
     let mut first = Operator::start(&cluster, folder.path(), "one");
     first.leads().await;
@@ -137,10 +139,7 @@ async fn the_operator_process_is_watched_scraped_handed_over_and_stopped() {
     wait_for("an instance that does not lead to be ready", SOON, ready).await;
     assert!(second.get("/metrics").await.1.contains("stratum_operator_leader 0\n"));
 
-    assert_eq!(
-        first.child.terminate(Duration::from_secs(20)).await.unwrap(),
-        Exit::Status(0)
-    );
+    first.stop().await;
     second.leads().await;
     assert!(
         second

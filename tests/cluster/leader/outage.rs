@@ -49,9 +49,9 @@ impl Way {
         Self { blocked, port }
     }
 
-    /// The administrator's kubeconfig with this way in it, beside the files it names.
+    /// The operator's kubeconfig with this way in it, beside the files it names.
     fn kubeconfig(&self, cluster: &Cluster, folder: &Path) -> PathBuf {
-        let original = cluster.kubeconfig(Identity::Admin);
+        let original = cluster.kubeconfig(Identity::Operator);
         let text = std::fs::read_to_string(&original).unwrap();
         let there = cluster.plane.server();
         assert!(text.contains(&there));
@@ -85,7 +85,7 @@ async fn a_short_outage_is_outlived_and_a_long_one_ends_the_term_in_time() {
     let way = Way::to(&cluster.plane.server()).await;
     let mut leader = Candidate::new(&way.kubeconfig(cluster, folder.path()), &namespace, "a").await;
     let term = leader.leads(SOON).await;
-    let mut next = Candidate::new(&cluster.kubeconfig(Identity::Admin), &namespace, "b").await;
+    let mut next = Candidate::new(&cluster.kubeconfig(Identity::Operator), &namespace, "b").await;
     next.has_seen_a_holder().await;
 
     way.blocked.send_replace(true);

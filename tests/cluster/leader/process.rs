@@ -22,6 +22,8 @@ use crate::support::{Cluster, stratum, wait_for};
 
 const NAMESPACE: &str = "STRATUM_TEST_NAMESPACE";
 const KUBECONFIG: &str = "STRATUM_TEST_KUBECONFIG";
+/// Of the identity that may write what the test reads.
+const DEPLOYER_KUBECONFIG: &str = "STRATUM_TEST_DEPLOYER_KUBECONFIG";
 /// How many writes of the old term are on their way at any moment.
 const IN_FLIGHT: usize = 16;
 
@@ -30,7 +32,8 @@ const IN_FLIGHT: usize = 16;
 #[ignore = "run by other tests, as a process of its own"]
 #[expect(clippy::exit, reason = "its exit code is what it tells")]
 async fn writing_leader() {
-    let (Ok(namespace), Ok(kubeconfig)) = (std::env::var(NAMESPACE), std::env::var(KUBECONFIG)) else {
+    let variables = [NAMESPACE, KUBECONFIG, DEPLOYER_KUBECONFIG].map(std::env::var);
+    let [Ok(namespace), Ok(kubeconfig), Ok(deployer)] = variables else {
         return;
     };
     let settings = CampaignSettings {
@@ -44,7 +47,7 @@ async fn writing_leader() {
         .unwrap();
     let (status, _status) = watch::channel(Leadership::Standing { holder: None });
     let work = move |term: Term| async move {
-        let settings = ClientSettings::new(&kubeconfig, "writer");
+        let settings = ClientSettings::new(&deployer, "writer");
         let client = connection::client(&settings, Some(term.fence)).await.unwrap();
         write(&Api::namespaced(client, &namespace)).await;
     };
@@ -82,7 +85,8 @@ impl Writer {
         let child = Program::new(std::env::current_exe().unwrap())
             .arguments(["--exact", "leader::process::writing_leader", "--ignored", "--nocapture"])
             .variable(NAMESPACE, namespace)
-            .variable(KUBECONFIG, cluster.kubeconfig(Identity::Admin))
+            .variable(KUBECONFIG, cluster.kubeconfig(Identity::Operator))
+            .variable(DEPLOYER_KUBECONFIG, cluster.kubeconfig(Identity::Deployer))
             .dies_with_us(stratum())
             .start(&Output::Discard)
             .unwrap();
@@ -114,7 +118,7 @@ async fn a_killed_leader_is_followed_after_its_lease() {
     let cluster = Cluster::shared().await;
     let namespace = cluster.namespace("killed").await;
     let mut writer = Writer::start(cluster, &namespace).await;
-    let mut next = Candidate::new(&cluster.kubeconfig(Identity::Admin), &namespace, "next").await;
+    let mut next = Candidate::new(&cluster.kubeconfig(Identity::Operator), &namespace, "next").await;
     next.has_seen_a_holder().await;
     let killed = clock::since_boot();
     writer.signal(Signal::KILL);
@@ -134,7 +138,7 @@ async fn a_leader_that_was_stopped_sends_nothing_of_its_term_when_it_goes_on() {
     let cluster = Cluster::shared().await;
     let namespace = cluster.namespace("stopped").await;
     let mut writer = Writer::start(cluster, &namespace).await;
-    let mut next = Candidate::new(&cluster.kubeconfig(Identity::Admin), &namespace, "next").await;
+    let mut next = Candidate::new(&cluster.kubeconfig(Identity::Operator), &namespace, "next").await;
     next.has_seen_a_holder().await;
     writer.signal(Signal::STOP);
     next.leads(EXPIRY).await;

@@ -19,20 +19,9 @@ use tokio::sync::OnceCell;
 pub(crate) const AUDIT_EVERYTHING: &str =
     "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- level: Metadata\n";
 
-/// What the tests' credentials may do; the operator's own rights are made by whoever tests the operator.
-const BINDINGS: &str = r#"
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: "stratum:cluster-admins"}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "stratum:cluster-admins"}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: "stratum:deployer"}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "stratum:deployer"}]
-"#;
+/// What the three identities may do: what the product gives them, and no more. A right that the operator lacks fails the
+/// test that needs it.
+const RBAC: &str = include_str!("../../../deploy/bootstrap/rbac.yaml");
 
 /// How a control plane of a test's own differs from the shared one.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +106,12 @@ impl Cluster {
 
     /// A client that may do everything. One for each test: a client lives in the runtime that made it.
     pub(crate) async fn client(&self) -> kube::Client {
-        let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig(Identity::Admin)).unwrap();
+        self.client_as(Identity::Admin).await
+    }
+
+    /// A client that may do what an identity may.
+    pub(crate) async fn client_as(&self, identity: Identity) -> kube::Client {
+        let kubeconfig = kube::config::Kubeconfig::read_from(self.kubeconfig(identity)).unwrap();
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &Default::default())
             .await
             .unwrap();
@@ -170,11 +164,18 @@ impl Cluster {
         String::from_utf8(finished.stdout).unwrap()
     }
 
-    /// Makes a namespace nobody else uses and returns its name.
+    /// Makes a namespace nobody else uses and returns its name. The operator has the rights in it that it has in
+    /// kube-system, so that a test may give it to an operator of its own for that.
     pub(crate) async fn namespace(&self, purpose: &str) -> String {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let name = format!("{purpose}-{}", COUNTER.fetch_add(1, Ordering::Relaxed));
-        self.kubectl(&["create", "namespace", &name]).await;
+        let namespace = format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {name}\n");
+        let system = "\n  namespace: kube-system\n";
+        let rights = RBAC.split("\n---\n").filter(|document| document.contains(system));
+        let rights = rights.map(|document| document.replace(system, &format!("\n  namespace: {name}\n")));
+        let documents: Vec<String> = std::iter::once(namespace).chain(rights).collect();
+        assert_eq!(documents.len(), 3, "a Role and its binding");
+        self.apply(&documents.join("\n---\n")).await;
         name
     }
 
@@ -186,13 +187,36 @@ impl Cluster {
         whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
-    async fn kubectl_with(&self, kubeconfig: &Path, arguments: &[&str], input: &str) -> Finished {
-        let program = Program::new(&self.kubectl)
+    /// Runs an editing kubectl command as administrator, with a shell script as the editor; `$1` is the file. Panics if it
+    /// fails.
+    pub(crate) async fn kubectl_edit(&self, arguments: &[&str], script: &str) {
+        let folder = tempfile::tempdir().unwrap();
+        let editor = folder.path().join("editor");
+        atomic_file::write(&editor, format!("{script}\n").as_bytes(), Access::Public).unwrap();
+        let program = self
+            .kubectl_program(&self.kubeconfig(Identity::Admin), arguments)
+            .variable("PATH", "/usr/bin:/bin")
+            .variable("KUBE_EDITOR", format!("sh {}", editor.display()));
+        let finished = program.run(Vec::new()).await.unwrap();
+        let stderr = String::from_utf8_lossy(&finished.stderr);
+        assert!(
+            finished.exit.is_success(),
+            "kubectl {arguments:?}: {}: {stderr}",
+            finished.exit
+        );
+    }
+
+    fn kubectl_program(&self, kubeconfig: &Path, arguments: &[&str]) -> Program {
+        Program::new(&self.kubectl)
             .arguments([OsString::from("--kubeconfig"), kubeconfig.into()])
             .arguments(arguments.iter().copied())
             // Its discovery cache, apart from the user's.
             .variable("KUBECACHEDIR", self.folder.path.join("kubectl-cache"))
-            .dies_with_us(stratum());
+            .dies_with_us(stratum())
+    }
+
+    async fn kubectl_with(&self, kubeconfig: &Path, arguments: &[&str], input: &str) -> Finished {
+        let program = self.kubectl_program(kubeconfig, arguments);
         program.run(input.as_bytes().to_vec()).await.unwrap()
     }
 
@@ -216,7 +240,7 @@ impl Cluster {
         };
         kubeconfig.write(&path).unwrap();
         let finished = self
-            .kubectl_with(&path, &["apply", "--server-side", "-f", "-"], BINDINGS)
+            .kubectl_with(&path, &["apply", "--server-side", "-f", "-"], RBAC)
             .await;
         assert!(
             finished.exit.is_success(),
