@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod inventory;
 mod leader;
 mod manifests;
 mod plane;

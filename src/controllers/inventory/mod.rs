@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::controllers::concern::chain;
 use crate::host::local_record;
 use crate::reconcilers::inventory::document::Entry;
 use crate::reconcilers::inventory::migration::LocalRecord;
@@ -20,7 +21,7 @@ pub fn local_record(folder: &Path) -> LocalRecord {
         local_record::LocalRecord::Unreadable(problem) => LocalRecord::Unreadable(problem),
         local_record::LocalRecord::Read(text) => match Entry::parse(&text) {
             Ok(entry) => LocalRecord::Read(entry),
-            Err(error) => LocalRecord::Unreadable(format!("{}/.applied.json: {error}", folder.display())),
+            Err(error) => LocalRecord::Unreadable(format!("{}/.applied.json: {}", folder.display(), chain(&error))),
         },
     }
 }

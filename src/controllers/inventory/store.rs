@@ -30,7 +30,7 @@ pub enum StoreError {
     #[error("cannot reach the inventory in ConfigMap {NAME}")]
     Call(#[source] CallError),
     /// Somebody edited it to something that is no inventory. Nothing is written while that stands.
-    #[error("the inventory in ConfigMap {NAME} cannot be read")]
+    #[error("ConfigMap {NAME} cannot be read; correct it by hand with kubectl edit")]
     Unreadable(#[source] DocumentError),
     /// It would not fit. Nothing is written.
     #[error(
@@ -69,7 +69,19 @@ impl Stored {
     /// The size of its data, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.data.iter().map(|(key, value)| key.len() + value.len()).sum()
+        let text: usize = self.data.iter().map(|(key, value)| key.len() + value.len()).sum();
+        text + self.binary_bytes()
+    }
+
+    /// The size of its binary data, which is somebody else's and counts for the limit too.
+    fn binary_bytes(&self) -> usize {
+        let binary = self.rest.get("binaryData").and_then(Value::as_object);
+        let decoded = |text: &str| text.trim_end_matches('=').len() * 3 / 4;
+        binary
+            .into_iter()
+            .flatten()
+            .map(|(key, value)| key.len() + value.as_str().map_or(0, decoded))
+            .sum()
     }
 
     /// The whole object to write.
@@ -224,25 +236,21 @@ impl Store {
             &mut stored.metadata.annotations,
         )
         .map_err(StoreError::Unreadable)?;
-        records::forecast(&stored.data).map_err(StoreError::TooLarge)?;
+        let others = stored.binary_bytes();
+        records::forecast(&stored.data, others, &stored.documents, &after).map_err(StoreError::TooLarge)?;
         let body = stored.body(&self.namespace);
-        match hands::store(
-            &self.client,
-            &self.path(),
-            NAME,
-            stored.resource_version.is_some(),
-            &body,
-        )
-        .await
-        {
+        let exists = stored.resource_version.is_some();
+        match hands::store(&self.client, &self.path(), NAME, exists, &body).await {
             Ok(live) => {
                 stored.resource_version = Some(live.resource_version);
                 stored.metadata.uid = live.uid.map(|uid| uid.0);
                 stored.documents = after;
                 Ok(Some(stored))
             }
-            // 404: deleted between the read and the write; the next try creates it.
-            Err(error) if matches!(error.kind(), CallErrorKind::Conflict | CallErrorKind::NotFound) => Ok(None),
+            Err(error) if error.kind() == CallErrorKind::Conflict => Ok(None),
+            // Deleted between the read and the write; the next try creates it. To a create the same answer says that
+            // the namespace is missing, which no further try would change.
+            Err(error) if error.kind() == CallErrorKind::NotFound && exists => Ok(None),
             Err(error) => Err(StoreError::Call(error)),
         }
     }

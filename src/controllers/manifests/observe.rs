@@ -96,7 +96,7 @@ impl Manifests {
                 state.stored = Some(stored.clone());
                 Ok(Ok(stored))
             }
-            Err(error @ StoreError::Unreadable(_)) => Ok(Err(chain(&error))),
+            Err(StoreError::Unreadable(problem)) => Ok(Err(chain(&problem))),
             Err(error) => Err(Error::Inventory(error)),
         }
     }

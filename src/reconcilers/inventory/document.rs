@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde::{Deserialize as DeriveDeserialize, Serialize};
 
+use super::text::{self, Malformed};
 use crate::reconcilers::object::{GroupResource, ObjectId, StackName, Uid};
 
 /// A sorted map that refuses to be read from an object with a key in it twice.
@@ -92,9 +93,9 @@ impl Entry {
     /// Reads an entry, such as the node-local record.
     ///
     /// # Errors
-    /// The place (line and column) and the reason when it is not exactly of that shape.
-    pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+    /// The place and the reason when it is not exactly of that shape.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        text::read(text)
     }
 
     /// Every reference, in the order of the document.
@@ -209,11 +210,11 @@ pub struct Reference {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, DeriveDeserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Inventory {
-    /// What each node contributed. A node without its key here has not contributed.
-    pub nodes: StrictMap<String, Entry>,
     /// When the migration from node-local records closed. Once it has, it stays closed.
     #[serde(rename = "closedAt", default, skip_serializing_if = "Option::is_none")]
     pub closed_at: Option<Timestamp>,
+    /// What each node contributed. A node without its key here has not contributed.
+    pub nodes: StrictMap<String, Entry>,
     /// Set by hand, and only by hand: the nodes that have not contributed never will.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub recovery: bool,
@@ -232,6 +233,21 @@ impl Inventory {
             removed |= entry.remove(id);
         }
         removed
+    }
+
+    /// How many references stand here without a UID that do not stand in `before` at all. They were recorded ahead of
+    /// their objects, and get a UID as soon as those are applied.
+    #[must_use]
+    pub fn ahead_of(&self, before: Option<&Self>) -> usize {
+        let known = |node: &str| before.and_then(|before| before.nodes.get(node));
+        self.nodes
+            .iter()
+            .filter(|(node, entry)| known(node) != Some(*entry))
+            .flat_map(|(node, entry)| entry.iter().map(move |reference| (known(node), reference)))
+            .filter(|(known, (stack, id, uid))| {
+                uid.is_none() && known.is_none_or(|known| known.uid(stack, id).is_none())
+            })
+            .count()
     }
 
     /// Everything any node recorded.
@@ -278,7 +294,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_document_reads_back_as_it_is_written() {
-        let text = r#"{"nodes":{"a":{"s":{"core/namespaces":{"":{"n":null}},"apps/deployments":{"n":{"d":"u1"}}}},"b":{}},"closedAt":"2026-01-02T03:04:05Z","recovery":true}"#;
+        let text = r#"{"closedAt":"2026-01-02T03:04:05Z","nodes":{"a":{"s":{"core/namespaces":{"":{"n":null}},"apps/deployments":{"n":{"d":"u1"}}}},"b":{}},"recovery":true}"#;
         let inventory: Inventory = serde_json::from_str(text).unwrap();
         assert_eq!(serde_json::to_string(&inventory).unwrap(), text);
         let ids: Vec<String> = inventory.nodes["a"].iter().map(|(_, id, _)| id.to_string()).collect();
@@ -321,6 +337,18 @@ pub(crate) mod tests {
         assert!(!inventory.nodes["a"].covers(&entry(&[("z", "u3")])));
         inventory.union_into("b", &Entry::default());
         assert!(inventory.nodes.contains_key("b"), "an empty entry is a contribution");
+    }
+
+    #[test]
+    fn a_new_reference_without_a_uid_is_ahead_of_its_object() {
+        let mut before = Inventory::default();
+        before.union_into("a", &entry(&[("old", ""), ("x", "u1")]));
+        let mut after = before.clone();
+        assert_eq!(after.ahead_of(Some(&before)), 0);
+        after.union_into("a", &entry(&[("new", ""), ("known", "u2")]));
+        after.union_into("b", &entry(&[("old", "")]));
+        assert_eq!(after.ahead_of(Some(&before)), 2, "one in each entry");
+        assert_eq!(after.ahead_of(None), 3);
     }
 
     #[test]

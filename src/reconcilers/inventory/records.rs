@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::confirmation::Confirmation;
 use super::desired::{ClusterInputs, Desired};
 use super::document::Inventory;
+use super::text::{self, Malformed};
 
 /// The annotation with the number of the leadership term that wrote last. A write of an earlier term is refused.
 pub const TERM_ANNOTATION: &str = "stratum.ciq.com/term";
@@ -39,11 +39,20 @@ pub struct Documents {
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// The text under a key is not what this version expects there.
-    #[error("the document under the key {key:?} cannot be read; correct it by hand with kubectl edit")]
+    #[error("key {key:?}")]
     Key {
         /// The key.
         key: &'static str,
-        /// What is wrong, with line and column in the document.
+        /// What is wrong, with its place in the document.
+        #[source]
+        source: Malformed,
+    },
+    /// A document has no JSON form: a fault of this program.
+    #[error("key {key:?} cannot be written")]
+    Unwritable {
+        /// The key.
+        key: &'static str,
+        /// Why.
         #[source]
         source: serde_json::Error,
     },
@@ -63,7 +72,7 @@ impl DocumentError {
     #[must_use]
     pub fn key(&self) -> &'static str {
         match self {
-            Self::Key { key, .. } => key,
+            Self::Key { key, .. } | Self::Unwritable { key, .. } => key,
             Self::Term { .. } => TERM_ANNOTATION,
         }
     }
@@ -85,17 +94,21 @@ pub fn parse(
         })?,
     };
     Ok(Documents {
-        inventory: read(data, INVENTORY)?,
-        desired: read(data, DESIRED)?,
-        cluster_inputs: read(data, CLUSTER_INPUTS)?,
-        confirmations: read(data, CONFIRMATIONS)?.unwrap_or_default(),
+        inventory: read(data, INVENTORY, text::read_object)?,
+        desired: read(data, DESIRED, text::read_object)?,
+        cluster_inputs: read(data, CLUSTER_INPUTS, text::read_object)?,
+        confirmations: read(data, CONFIRMATIONS, text::read)?.unwrap_or_default(),
         term,
     })
 }
 
-fn read<T: DeserializeOwned>(data: &BTreeMap<String, String>, key: &'static str) -> Result<Option<T>, DocumentError> {
+fn read<T>(
+    data: &BTreeMap<String, String>,
+    key: &'static str,
+    reader: impl FnOnce(&str) -> Result<T, Malformed>,
+) -> Result<Option<T>, DocumentError> {
     data.get(key)
-        .map(|text| serde_json::from_str(text).map_err(|source| DocumentError::Key { key, source }))
+        .map(|text| reader(text).map_err(|source| DocumentError::Key { key, source }))
         .transpose()
 }
 
@@ -137,7 +150,7 @@ fn write<T: Serialize + PartialEq>(
     }
     match after {
         Some(document) => {
-            let text = serde_json::to_string(document).map_err(|source| DocumentError::Key { key, source })?;
+            let text = text::write(document).map_err(|source| DocumentError::Unwritable { key, source })?;
             data.insert(key.to_owned(), text);
         }
         None => {
@@ -157,12 +170,29 @@ pub struct TooLarge {
     pub limit: usize,
 }
 
-/// The size of a ConfigMap's data, in bytes of all keys and values.
+/// What a reference grows by when its object is applied: `null` becomes a quoted UID of 36 characters.
+const UID_GROWTH: usize = 34;
+
+/// The size of a ConfigMap's data once what `after` records ahead of its objects has its UIDs, in bytes of all keys and
+/// values. `data` is the text that is written, `other` what the ConfigMap holds besides.
+///
+/// A pass first records what it will apply and then, with UIDs, what it applied. The second write must not fail for its
+/// size: objects would live without their UIDs on record.
 ///
 /// # Errors
 /// When that is more than a ConfigMap may hold; nothing is ever cut off to make it fit.
-pub fn forecast(data: &BTreeMap<String, String>) -> Result<usize, TooLarge> {
-    let bytes = data.iter().map(|(key, value)| key.len() + value.len()).sum();
+pub fn forecast(
+    data: &BTreeMap<String, String>,
+    other: usize,
+    before: &Documents,
+    after: &Documents,
+) -> Result<usize, TooLarge> {
+    let written: usize = data.iter().map(|(key, value)| key.len() + value.len()).sum();
+    let ahead = after
+        .inventory
+        .as_ref()
+        .map_or(0, |inventory| inventory.ahead_of(before.inventory.as_ref()));
+    let bytes = written + other + ahead * UID_GROWTH;
     if bytes > LIMIT {
         return Err(TooLarge { bytes, limit: LIMIT });
     }
@@ -227,13 +257,26 @@ mod tests {
     #[test]
     fn the_size_is_that_of_all_keys_and_values() {
         let full = "x".repeat(LIMIT - 1);
-        assert_eq!(forecast(&map(&[("k", &full)])), Ok(LIMIT));
+        let over = |bytes| Err(TooLarge { bytes, limit: LIMIT });
+        let none = Documents::default();
+        assert_eq!(forecast(&map(&[("k", &full)]), 0, &none, &none), Ok(LIMIT));
+        assert_eq!(forecast(&map(&[("k", &full)]), 2, &none, &none), over(LIMIT + 2));
         assert_eq!(
-            forecast(&map(&[("k", &full), ("l", "")])),
-            Err(TooLarge {
-                bytes: LIMIT + 1,
-                limit: LIMIT
-            })
+            forecast(&map(&[("k", &full), ("l", "")]), 0, &none, &none),
+            over(LIMIT + 1)
         );
+
+        let with = |uid: &str| {
+            let mut inventory = Inventory::default();
+            inventory.union_into("a", &entry(&[("x", uid)]));
+            let documents = Documents {
+                inventory: Some(inventory),
+                ..Documents::default()
+            };
+            let (mut data, mut annotations) = (map(&[]), map(&[]));
+            render(&none, &documents, &mut data, &mut annotations).unwrap();
+            forecast(&data, 0, &none, &documents)
+        };
+        assert_eq!(with(""), with("01234567-89ab-cdef-0123-456789abcdef"));
     }
 }

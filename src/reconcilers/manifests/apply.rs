@@ -103,7 +103,8 @@ pub fn superset(wanted: &[Arc<Resolved>], recorded: &Record) -> Record {
 /// The record after a pass: what is declared, with the UIDs of this pass, and what is remembered and still there.
 ///
 /// `gone` names references that were pruned or forgotten. A declared object is recorded under the stack that
-/// declares it and no other.
+/// declares it and no other. One that is not recorded so yet was not applied, since the superset could not be written: it
+/// stays as it is.
 #[must_use]
 pub fn narrowed(wanted: &[Arc<Resolved>], recorded: &Record, gone: &BTreeSet<ObjectId>, memory: &Memory) -> Record {
     let mut record: Record = recorded
@@ -113,19 +114,22 @@ pub fn narrowed(wanted: &[Arc<Resolved>], recorded: &Record, gone: &BTreeSet<Obj
         .collect();
     for object in wanted {
         let known = record.remove(&object.id);
-        if let Some(stack) = &object.stack {
+        // A loose object leaves the record.
+        let (Some(known), Some(stack)) = (known, &object.stack) else {
+            continue;
+        };
+        let recorded = if known.stacks.contains(stack) {
             let now = memory
                 .applied(&object.id)
                 .map(|applied| BTreeSet::from([applied.uid.clone()]));
-            let uids = now.or(known.map(|known| known.uids)).unwrap_or_default();
-            record.insert(
-                object.id.clone(),
-                Recorded {
-                    uids,
-                    stacks: [stack.clone()].into(),
-                },
-            );
-        }
+            Recorded {
+                uids: now.unwrap_or(known.uids),
+                stacks: [stack.clone()].into(),
+            }
+        } else {
+            known
+        };
+        record.insert(object.id.clone(), recorded);
     }
     record
 }
@@ -135,14 +139,14 @@ pub fn narrowed(wanted: &[Arc<Resolved>], recorded: &Record, gone: &BTreeSet<Obj
 #[must_use]
 pub fn is_narrow(wanted: &[Arc<Resolved>], recorded: &Record, memory: &Memory) -> bool {
     wanted.iter().all(|object| {
-        let known = recorded.get(&object.id);
-        let Some(stack) = &object.stack else {
-            return known.is_none();
+        let (known, stack) = match (recorded.get(&object.id), &object.stack) {
+            (None, _) => return true,
+            (Some(_), None) => return false,
+            (Some(known), Some(stack)) => (known, stack),
         };
-        known.is_some_and(|Recorded { uids, stacks }| {
-            let mut applied = memory.applied(&object.id).into_iter();
-            stacks.iter().eq([stack]) && applied.all(|applied| uids.iter().eq([&applied.uid]))
-        })
+        let Recorded { uids, stacks } = known;
+        let mut applied = memory.applied(&object.id).into_iter();
+        !stacks.contains(stack) || (stacks.iter().eq([stack]) && applied.all(|applied| uids.iter().eq([&applied.uid])))
     })
 }
 

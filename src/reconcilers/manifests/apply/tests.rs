@@ -99,9 +99,18 @@ fn whether_a_record_is_narrow_is_told_as_it_is_made() {
             narrow += usize::from(made == record);
         }
     }
+    // Not recorded, recorded elsewhere only (8), or here only: then with any UIDs (4), or once applied with its own (1).
     assert_eq!(
         narrow,
-        (4 + 1) * 4,
-        "with any UIDs unless one was applied, each time with any of the other"
+        (1 + 8 + 4 + 1 + 8 + 1) * (1 + 8 + 4),
+        "each time with any of the other"
     );
+}
+
+#[test]
+fn what_could_not_be_recorded_is_not_recorded_afterwards() {
+    let before = superset(&[object("s", "a", "1")], &Record::new());
+    let wanted = [object("t", "a", "1"), object("s", "new", "1")];
+    let none = std::collections::BTreeSet::new();
+    assert_eq!(narrowed(&wanted, &before, &none, &Memory::default()), before);
 }
