@@ -7,7 +7,8 @@ use anyhow::bail;
 use kube::Client;
 
 use super::exit::Exit;
-use super::{printer, report};
+use super::printer::{self, Output};
+use super::report;
 use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::inventory::store::Store;
 use crate::controllers::manifests::preview::{Change, Preview};
@@ -59,12 +60,6 @@ struct Common {
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Output {
-    Table,
-    Json,
 }
 
 /// Runs the command.
@@ -150,12 +145,12 @@ fn table(preview: &Preview) -> String {
 
 async fn list(common: &Common) -> anyhow::Result<Exit> {
     let client = common.client().await?;
-    let statuses = status::read(&client, SYSTEM_NAMESPACE).await?;
+    let statuses = status::read(&client, SYSTEM_NAMESPACE).await?.instances;
     let stored = Store::new(client, SYSTEM_NAMESPACE).load().await?;
     if common.output == Output::Json {
         let inventory = stored.documents.inventory;
         let all = serde_json::json!({
-            "instances": statuses.into_iter().collect::<std::collections::BTreeMap<_, _>>(),
+            "instances": statuses,
             "inventory": inventory,
         });
         printer::stdout(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;

@@ -2,6 +2,15 @@
 
 use std::io::{self, Write};
 
+/// The form of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs.
+    Json,
+}
+
 /// Writes text to standard output. A reader that went away (`| head`) is no failure.
 ///
 /// # Errors

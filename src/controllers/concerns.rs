@@ -8,11 +8,11 @@ use std::sync::Arc;
 use strum::IntoEnumIterator;
 
 use super::concern::{self, ConcernName};
+use super::in_term::InTerm;
 use super::inventory::sync::{InventorySync, Standing};
 use super::manifests::{Manifests, Settings};
 use super::metrics::{ByReason, ByResult, ByState, InventoryMetrics, ManifestMetrics, Word};
 use super::operator::{Concerns, Context, LeaderContext};
-use super::status;
 use crate::reconcilers::manifests::report::{Outcome, Report, SuspensionReason};
 
 /// The concerns of this version.
@@ -34,7 +34,8 @@ async fn inventory_sync(context: Context, stop: CancellationToken) {
     );
     tokio::join!(
         concern::run(Arc::new(sync), context.observer.clone(), stop.clone()),
-        stop.run_until_cancelled(count_inventory(context.metrics.inventory.clone(), standing)),
+        stop.run_until_cancelled(count_inventory(context.metrics.inventory.clone(), standing.clone())),
+        stop.run_until_cancelled(context.status.follow_sync(standing)),
     );
 }
 
@@ -55,17 +56,14 @@ async fn manifests(leader: LeaderContext, stop: CancellationToken) {
         term: Some(term.number),
     };
     let (manifests, reports) = Manifests::new(pass, deployer, context.client.clone());
-    let publish = status::publish(
-        context.client.clone(),
-        settings.system_namespace.clone(),
-        settings.node.clone(),
-        Some(term.number),
-        reports.clone(),
-        stop.clone(),
-    );
+    let in_term = InTerm {
+        concern: manifests,
+        fence: term.fence,
+        metrics: context.metrics.concerns.clone(),
+    };
     tokio::join!(
-        concern::run(Arc::new(manifests), context.observer.clone(), stop.clone()),
-        publish,
+        concern::run(Arc::new(in_term), context.observer.clone(), stop.clone()),
+        stop.run_until_cancelled(context.status.follow_manifests(term.number, reports.clone())),
         stop.run_until_cancelled(count_manifests(context.metrics.manifests.clone(), reports)),
     );
 }

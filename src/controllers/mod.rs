@@ -12,6 +12,7 @@ pub mod concerns;
 pub mod connection;
 pub mod hands;
 pub mod health;
+pub mod in_term;
 pub mod inventory;
 pub mod leader;
 pub mod manifests;

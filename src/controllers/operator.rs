@@ -25,6 +25,7 @@ use super::connection::{self, ClientSettings, ConnectionError};
 use super::health::{Health, Watched};
 use super::leader::{self, CampaignError, CampaignSettings, Leadership, Outcome, Term};
 use super::metrics::Metrics;
+use super::status::Board;
 use super::telemetry::LogControl;
 
 /// The namespace of the Lease, the inventory and the status. A field of [`Settings`], so that tests can share a cluster.
@@ -74,6 +75,8 @@ pub struct Context {
     pub observer: Arc<dyn Observer>,
     /// Who leads, to be followed.
     pub leadership: watch::Receiver<Leadership>,
+    /// What this instance tells in the status ConfigMap.
+    pub status: Board,
 }
 
 /// What a leader's runner is given besides.
@@ -227,6 +230,7 @@ impl Operator {
             }),
             metrics,
             leadership,
+            status: Board::default(),
         };
         work(context, health, concerns, status, stop).await
     }
@@ -265,6 +269,12 @@ async fn work(
             name
         });
     }
+    let _telling = background(context.status.clone().publish(
+        context.client.clone(),
+        context.settings.system_namespace.clone(),
+        context.settings.node.clone(),
+        instance_stop.clone(),
+    ));
     let drain = context
         .settings
         .drain

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 
 use super::document::{Entry, Inventory, Reference};
 use crate::reconcilers::object::ObjectId;
@@ -37,7 +38,8 @@ pub struct Observed {
 }
 
 /// Where the migration stands after a plan is carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::EnumIter)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumIter)]
+#[serde(rename_all = "camelCase")]
 #[strum(serialize_all = "snake_case")]
 pub enum Note {
     /// It had closed before.

@@ -5,6 +5,7 @@ mod operator;
 mod outage;
 mod process;
 mod rights;
+mod status;
 
 use std::path::Path;
 use std::time::Duration;
