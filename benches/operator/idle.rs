@@ -64,7 +64,14 @@ async fn measure(bed: &Bed, scale: &Scale, table: &mut Table) -> Result<()> {
     let (own, pod_requests) = stratum(bed, scale).await?;
     progress(" controller-runtime");
     let small = peer(bed, "nodes,csrs", scale).await?;
+    let mut log = Log::new(bed.plane.audit_log());
+    log.follow()?;
     let large = peer(bed, "nodes,pods", scale).await?;
+    let seen = log.follow()?.iter().any(reads_all_pods);
+    ensure!(
+        seen,
+        "controller-runtime's watch of all Pods is not in the audit log: nobody's would be"
+    );
     let _ = stop.send(true);
     nodes.await?.context("the Nodes' reports")?;
     dns.await?.context("CoreDNS's Pods")?;

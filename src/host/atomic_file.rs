@@ -203,6 +203,28 @@ fn flush_folder(path: &Path) -> Result<(), Error> {
 mod tests {
     use super::*;
 
+    /// Whoever reads while it is written finds one whole content or the other, and never nothing.
+    #[test]
+    fn a_reader_never_finds_a_part() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let content = |byte: u8| vec![byte; 100_000];
+        write(&path, &content(b'a'), Access::Public).unwrap();
+        let ended = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for byte in *b"bababababababababababababababa" {
+                    write(&path, &content(byte), Access::Public).unwrap();
+                }
+                ended.store(true, Ordering::Relaxed);
+            });
+            while !ended.load(Ordering::Relaxed) {
+                let read = fs::read(&path).unwrap();
+                assert!(read == content(b'a') || read == content(b'b'), "{} bytes", read.len());
+            }
+        });
+    }
+
     fn mode(path: &Path) -> u32 {
         fs::metadata(path).unwrap().permissions().mode() & 0o7777
     }

@@ -232,6 +232,28 @@ mod tests {
     }
 
     #[test]
+    fn a_waiter_gets_the_lock_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        let other = open(&path).unwrap();
+        flock(&other, FlockOperation::LockShared).unwrap();
+        let (tell, hears) = mpsc::channel();
+        let waiter = std::thread::spawn(move || {
+            let waits = tell.clone();
+            let lock = Lock::acquire(&path, "up", move |_| waits.send("waits").unwrap());
+            tell.send("has it").unwrap();
+            lock.unwrap()
+        });
+        assert_eq!(hears.recv().unwrap(), "waits");
+        // That it goes on waiting is the one thing that cannot be waited for.
+        let early = hears.recv_timeout(std::time::Duration::from_millis(200));
+        assert!(early.is_err(), "two holders");
+        drop(other);
+        assert_eq!(hears.recv().unwrap(), "has it");
+        waiter.join().unwrap();
+    }
+
+    #[test]
     fn a_waiter_is_told_for_whom_and_goes_on() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("lock");

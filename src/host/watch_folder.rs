@@ -272,6 +272,23 @@ mod tests {
         sender.abort();
     }
 
+    /// Nothing happens in the folder or to it: it is another one that the path leads to.
+    #[tokio::test]
+    async fn a_folder_that_is_swapped_with_its_parent_is_watched() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("p/m");
+        for parent in ["p", "new"] {
+            fs::create_dir_all(root.path().join(parent).join("m")).unwrap();
+        }
+        let mut hints: Hints = Box::pin(watch(path.clone()));
+        hinted(&mut hints).await;
+        fs::rename(root.path().join("p"), root.path().join("old")).unwrap();
+        fs::rename(root.path().join("new"), root.path().join("p")).unwrap();
+        hinted(&mut hints).await;
+        write(path.join("a.yaml"));
+        hinted(&mut hints).await;
+    }
+
     /// The path is never missing for long enough to be noticed: only the identity tells.
     #[tokio::test]
     async fn a_swapped_folder_is_watched() {

@@ -63,6 +63,11 @@ impl Stamp {
     pub(super) fn settled_before(&self, read_at: Timestamp) -> bool {
         self.changed + SETTLED_NANOSECONDS < read_at.as_nanosecond()
     }
+
+    #[cfg(test)]
+    pub(super) fn changed_at(&self) -> Timestamp {
+        Timestamp::from_nanosecond(self.changed).unwrap()
+    }
 }
 
 fn nanoseconds(at: StatxTimestamp) -> i128 {

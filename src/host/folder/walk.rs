@@ -129,39 +129,38 @@ impl<'a> Walk<'a> {
     }
 
     fn subfolder(&mut self, entry: Entry<'_>, above: &[FolderIdentity]) {
+        if entry.stack.is_none() {
+            self.listing.stacks.push(entry.path.to_owned());
+        }
+        let stack = entry.stack.or(Some(entry.path));
+        if let Err(error) = self.below(Entry { stack, ..entry }, above) {
+            self.problem(entry.path, stack, unreadable_at(entry.folder, entry.name, &error));
+        }
+    }
+
+    /// Opens a folder and reads it, unless that would never end.
+    fn below(&mut self, entry: Entry<'_>, above: &[FolderIdentity]) -> io::Result<()> {
         let Entry {
             folder,
             name,
             path,
             stack,
         } = entry;
-        if stack.is_none() {
-            self.listing.stacks.push(path.to_owned());
-        }
-        let stack = stack.or(Some(path));
         // What is open is what is read, and so what must not be on the way already.
-        let opened = openat(folder, name, FOLDER, Mode::empty())
-            .map_err(io::Error::from)
-            .and_then(|open| Ok((Stamp::of(&open)?.identity, open)));
-        let (identity, open) = match opened {
-            Ok(opened) => opened,
-            Err(error) => return self.problem(path, stack, unreadable_at(folder, name, &error)),
-        };
+        let open = openat(folder, name, FOLDER, Mode::empty())?;
+        let identity = Stamp::of(&open)?.identity;
         if above.contains(&identity) {
-            return self.problem(path, stack, "it links to a folder it is in; remove the link");
+            self.problem(path, stack, "it links to a folder it is in; remove the link");
+            return Ok(());
         }
         if above.len() > MAX_DEPTH {
-            return self.problem(
-                path,
-                stack,
-                format!("it is more than {MAX_DEPTH} folders deep; move it up"),
-            );
+            let message = format!("it is more than {MAX_DEPTH} folders deep; move it up");
+            self.problem(path, stack, message);
+            return Ok(());
         }
         let mut way = above.to_vec();
         way.push(identity);
-        if let Err(error) = self.folder(open, path, stack, &way) {
-            self.problem(path, stack, unreadable(&error, false));
-        }
+        self.folder(open, path, stack, &way)
     }
 
     /// A file is opened only if its stamp is another one than that of the reading before.

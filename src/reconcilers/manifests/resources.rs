@@ -94,7 +94,8 @@ impl ResourceMap {
     }
 
     /// Adds what a CustomResourceDefinition (apiextensions.k8s.io/v1) of this pass will serve; what the API server
-    /// says already wins. A definition that lacks a field is left to the API server to refuse.
+    /// says already wins, and so does its silence: a group that could not be asked stays unavailable, since its objects
+    /// could not be sent either. A definition that lacks a field is left to the API server to refuse.
     ///
     /// Returns the `apiVersion` and kind of everything it defines.
     pub fn insert_definition(&mut self, definition: &Value) -> Vec<(String, String)> {
@@ -106,6 +107,9 @@ impl ResourceMap {
         ) else {
             return Vec::new();
         };
+        if self.unavailable.contains(group) {
+            return Vec::new();
+        }
         let mut defined = Vec::new();
         let scope = if spec["scope"] == "Cluster" {
             Scope::Cluster

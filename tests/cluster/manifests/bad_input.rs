@@ -6,7 +6,7 @@ use stratum::reconcilers::manifests::report::{RefusalReason, Report, Suspension}
 
 use super::fixture::{Fixture, config_map, config_maps};
 
-fn reasons(report: &Report) -> Vec<RefusalReason> {
+pub(super) fn reasons(report: &Report) -> Vec<RefusalReason> {
     let mut reasons: Vec<RefusalReason> = report.refusals.iter().map(|refusal| refusal.reason).collect();
     reasons.sort();
     reasons.dedup();
@@ -14,7 +14,7 @@ fn reasons(report: &Report) -> Vec<RefusalReason> {
 }
 
 /// One stack of three objects is applied; then something bad comes and one document goes: nothing may be pruned.
-async fn refuses(purpose: &str, bad: impl FnOnce(&Fixture), reason: RefusalReason, says: &str) {
+async fn refuses(purpose: &str, bad: impl FnOnce(&Fixture<'_>), reason: RefusalReason, says: &str) {
     let fixture = Fixture::new(purpose).await;
     fixture.write("s/a.yaml", &config_maps(&["a", "b", "c"]));
     fixture.pass().await;
@@ -120,7 +120,7 @@ async fn a_kind_nobody_serves() {
 
 #[tokio::test]
 async fn a_dangling_link() {
-    let link = |fixture: &Fixture| symlink("nowhere", fixture.path("s/b.yaml")).unwrap();
+    let link = |fixture: &Fixture<'_>| symlink("nowhere", fixture.path("s/b.yaml")).unwrap();
     refuses("dangling", link, RefusalReason::Unreadable, "s/b.yaml").await;
 }
 

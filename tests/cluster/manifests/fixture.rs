@@ -1,10 +1,14 @@
-//! A manifests folder, a namespace of its own on the shared API server, and passes over them.
+//! A manifests folder, a namespace of its own on an API server (the shared one, if a test does not break it), and passes
+//! over them.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use stratum::controllers::connection::{self, ClientSettings};
 use stratum::controllers::inventory::store::Store;
 use stratum::controllers::manifests::{Manifests, Settings};
 use stratum::controllers::once;
@@ -29,8 +33,9 @@ pub(crate) fn config_maps(names: &[&str]) -> String {
     documents.join("---\n")
 }
 
-pub(crate) struct Fixture {
-    cluster: &'static Cluster,
+pub(crate) struct Fixture<'c> {
+    cluster: &'c Cluster,
+    client: kube::Client,
     namespace: String,
     folders: TempDir,
     manifests: Manifests,
@@ -38,31 +43,44 @@ pub(crate) struct Fixture {
     max_share: Option<f64>,
 }
 
-impl Fixture {
+/// A folder that has been the same for longer than this is believed.
+const SETTLED: Duration = Duration::from_millis(1050);
+/// Between two comparisons with the cluster, unless a test is about them.
+const RESYNC: Duration = Duration::from_secs(300);
+
+impl Fixture<'static> {
     pub(crate) async fn new(purpose: &str) -> Self {
-        Self::with(purpose, Duration::from_secs(300), None).await
+        Self::with(Cluster::shared().await, purpose, RESYNC, None).await
     }
 
     pub(crate) async fn with_resync(purpose: &str, resync: Duration) -> Self {
-        Self::with(purpose, resync, None).await
+        Self::with(Cluster::shared().await, purpose, resync, None).await
     }
 
     pub(crate) async fn with_brake(purpose: &str, max_share: f64) -> Self {
-        Self::with(purpose, Duration::from_secs(300), Some(max_share)).await
+        Self::with(Cluster::shared().await, purpose, RESYNC, Some(max_share)).await
+    }
+}
+
+impl<'c> Fixture<'c> {
+    /// On a control plane of the test's own.
+    pub(crate) async fn on(cluster: &'c Cluster, purpose: &str) -> Self {
+        Self::with(cluster, purpose, RESYNC, None).await
     }
 
     /// The namespace is also the operator's system namespace: its inventory is its own.
-    async fn with(purpose: &str, resync: Duration, max_share: Option<f64>) -> Self {
-        let cluster = Cluster::shared().await;
+    async fn with(cluster: &'c Cluster, purpose: &str, resync: Duration, max_share: Option<f64>) -> Self {
         let namespace = cluster.namespace(purpose).await;
         let folders = tempfile::tempdir().unwrap();
         fs::create_dir(folders.path().join("manifests")).unwrap();
         let settings = settings(&folders, &namespace, resync, max_share);
-        let deployer = cluster.client_as(Identity::Deployer).await;
-        let operator = cluster.client_as(Identity::Operator).await;
+        let deployer = client(cluster, Identity::Deployer).await;
+        let operator = client(cluster, Identity::Operator).await;
         let manifests = Manifests::new(settings, deployer, operator).0;
+        let client = client(cluster, Identity::Admin).await;
         let fixture = Self {
             cluster,
+            client,
             namespace,
             folders,
             manifests,
@@ -96,11 +114,11 @@ impl Fixture {
     }
 
     /// The same folder under another process: nothing is remembered but what is on disk and in the cluster.
-    pub(crate) fn restarted(&self) -> Restarted<'_> {
+    pub(crate) fn restarted(&self) -> Restarted<'_, 'c> {
         Restarted(self)
     }
 
-    pub(crate) fn cluster(&self) -> &'static Cluster {
+    pub(crate) fn cluster(&self) -> &'c Cluster {
         self.cluster
     }
 
@@ -117,15 +135,31 @@ impl Fixture {
         let path = self.path(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let temporary = path.with_extension("tmp");
-        let text = text.replace("NAMESPACE", &self.namespace);
-        fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&temporary)
-            .and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()))
-            .unwrap();
+        self.write_in_place(&temporary, text);
         fs::rename(temporary, path).unwrap();
+    }
+
+    /// Empties a file and writes it anew, as a shell's `>` does.
+    pub(crate) fn write_in_place(&self, path: &Path, text: &str) {
+        let text = self.text(text);
+        fs::File::create(self.path("").join(path))
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .unwrap();
+    }
+
+    /// Writes on at the end of a file.
+    pub(crate) fn append(&self, path: &str, text: &str) {
+        let text = self.text(text);
+        fs::OpenOptions::new()
+            .append(true)
+            .open(self.path(path))
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .unwrap();
+    }
+
+    /// A text as it is written: with the fixture's namespace in it.
+    pub(crate) fn text(&self, text: &str) -> String {
+        text.replace("NAMESPACE", &self.namespace)
     }
 
     pub(crate) fn remove(&self, path: &str) {
@@ -146,6 +180,19 @@ impl Fixture {
     /// One complete pass.
     pub(crate) async fn pass(&self) -> Report {
         once::complete_pass(&self.manifests).await.unwrap()
+    }
+
+    /// One look, and what follows from it: nothing is looked at a second time, so nothing can be pruned that this fixture
+    /// has not seen missing before.
+    pub(crate) async fn glance(&self) -> Report {
+        self.manifests.pass_and_report().await.unwrap().1
+    }
+
+    /// A pass at a moment when the folder has been the same for a second: what is missing now is believed to be gone.
+    pub(crate) async fn settled_pass(&self) -> Report {
+        self.glance().await;
+        clock::sleep(SETTLED).await;
+        self.glance().await
     }
 
     /// One pass that fails as a whole.
@@ -174,13 +221,13 @@ impl Fixture {
 
     /// The ConfigMaps of the namespace that a test made, by name with their UIDs.
     pub(crate) async fn uids(&self) -> BTreeMap<String, String> {
-        let format = r#"jsonpath={range .items[*]}{.metadata.name} {.metadata.uid}{"\n"}{end}"#;
-        let found = self.kubectl(&["get", "configmaps", "-o", format]).await;
+        let api: kube::Api<ConfigMap> = kube::Api::namespaced(self.client.clone(), &self.namespace);
+        let found = api.list_metadata(&Default::default()).await.unwrap();
         found
-            .lines()
-            .filter_map(|line| line.split_once(' '))
+            .items
+            .into_iter()
+            .map(|item| (item.metadata.name.unwrap(), item.metadata.uid.unwrap()))
             .filter(|(name, _)| *name != "kube-root-ca.crt" && *name != "stratum-addon-inventory")
-            .map(|(name, uid)| (name.to_owned(), uid.to_owned()))
             .collect()
     }
 
@@ -203,9 +250,9 @@ impl Fixture {
 }
 
 /// A [`Fixture`] in the eyes of a new process.
-pub(crate) struct Restarted<'a>(&'a Fixture);
+pub(crate) struct Restarted<'a, 'c>(&'a Fixture<'c>);
 
-impl Restarted<'_> {
+impl Restarted<'_, '_> {
     pub(crate) async fn pass(&self) -> Report {
         let Fixture {
             cluster,
@@ -216,11 +263,17 @@ impl Restarted<'_> {
             ..
         } = self.0;
         let settings = settings(folders, namespace, *resync, *max_share);
-        let deployer = cluster.client_as(Identity::Deployer).await;
-        let operator = cluster.client_as(Identity::Operator).await;
+        let deployer = client(cluster, Identity::Deployer).await;
+        let operator = client(cluster, Identity::Operator).await;
         let manifests = Manifests::new(settings, deployer, operator).0;
         once::complete_pass(&manifests).await.unwrap()
     }
+}
+
+/// As the operator's own: nothing is retried in a call.
+async fn client(cluster: &Cluster, identity: Identity) -> kube::Client {
+    let settings = ClientSettings::new(cluster.kubeconfig(identity), "manifests");
+    connection::client(&settings, None).await.unwrap()
 }
 
 fn settings(folders: &TempDir, namespace: &str, resync: Duration, max_share: Option<f64>) -> Settings {

@@ -1,9 +1,15 @@
 //! The manifests concern on a real API server: what is created, repaired and pruned, and above all what is not.
 
 mod bad_input;
+mod editors;
 mod first_pass;
 mod fixture;
+mod prefixes;
 mod safety;
+mod shapes;
+mod terminating;
+mod unavailable;
+mod unreadable;
 
 use fixture::{Fixture, config_map, config_maps};
 

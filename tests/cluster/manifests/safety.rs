@@ -47,34 +47,6 @@ async fn labels_copied_by_a_controller_are_no_reason_to_delete() {
 }
 
 #[tokio::test]
-async fn no_prefix_of_a_file_prunes_but_a_cut_between_documents() {
-    let fixture = Fixture::new("prefix").await;
-    let whole = config_maps(&["a", "b", "c"]);
-    fixture.write("s/a.yaml", &whole);
-    fixture.write("s/other.yaml", &config_map("other", "1"));
-    fixture.pass().await;
-    let whole = std::fs::read_to_string(fixture.path("s/a.yaml")).unwrap();
-    // Every line end and its neighbours: elsewhere a prefix ends inside a line, and such a file has no final newline.
-    let ends = whole.match_indices('\n').flat_map(|(at, _)| [at, at + 1, at + 2]);
-    let boundary =
-        |cut: &str| cut.is_empty() || whole[..cut.len()].ends_with("---\n") || whole[cut.len()..].starts_with("---\n");
-    for end in ends.filter(|end| *end < whole.len()) {
-        let cut = &whole[..end];
-        if boundary(cut) {
-            continue;
-        }
-        fixture.write("s/a.yaml", cut);
-        let report = fixture.pass().await;
-        assert_eq!(report.total().pruned, 0, "cut at byte {end}: {report:?}");
-        assert!(!report.is_complete(), "cut at byte {end} was taken for a whole file");
-    }
-    assert_eq!(fixture.names().await, ["a", "b", "c", "other"]);
-    fixture.write("s/a.yaml", &whole[..whole.find("---").unwrap()]);
-    let report = fixture.pass().await;
-    assert_eq!(report.total().pruned, 2, "{report:?}");
-}
-
-#[tokio::test]
 async fn the_brake_holds_until_that_very_plan_is_confirmed() {
     let fixture = Fixture::with_brake("brake", 0.5).await;
     fixture.write("s/a.yaml", &config_maps(&["a", "b", "c"]));

@@ -69,10 +69,15 @@ fn a_folder_that_is_replaced_while_it_is_read_has_no_listing() {
     assert!(matches!(gone, Err(FolderError::Missing { .. })), "{gone:?}");
 }
 
-/// Files whose stamps are settled, as if they had been read three seconds later.
+/// As if the files had been read so long after they changed, whatever this machine took.
+fn read_after(folder: &mut Folder, duration: jiff::SignedDuration) {
+    for cached in folder.cache.values_mut() {
+        cached.read_at = cached.stamp.changed_at() + duration;
+    }
+}
+
 fn settle(folder: &mut Folder) {
-    let later = |at: Timestamp| at.checked_add(jiff::SignedDuration::from_secs(3)).unwrap();
-    folder.cache.values_mut().for_each(|c| c.read_at = later(c.read_at));
+    read_after(folder, jiff::SignedDuration::from_secs(3));
 }
 
 /// A rewrite that keeps size and modification time is seen; an unchanged file is opened only while it is young.
@@ -88,9 +93,10 @@ fn only_settled_files_are_left_closed() {
     write("1");
     let mut folder = Folder::new(tree.0.path().to_owned());
     let mut read = |settled: bool| {
-        if settled {
-            settle(&mut folder);
-        }
+        read_after(
+            &mut folder,
+            jiff::SignedDuration::from_secs(if settled { 3 } else { 1 }),
+        );
         let listing = folder.read().unwrap();
         let text = String::from_utf8(listing.files[0].bytes.to_vec()).unwrap();
         (text, folder.opened, listing)
