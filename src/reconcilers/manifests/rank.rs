@@ -60,6 +60,50 @@ mod tests {
             rank("", "namespaces"),
         ];
         assert!(order.is_sorted_by(|a, b| a < b), "{order:?}");
+        for (same, others) in [
+            (
+                rank("apps", "deployments"),
+                [("batch", "jobs"), ("autoscaling", "x"), ("policy", "x")],
+            ),
+            (
+                rank("", "secrets"),
+                [
+                    ("", "configmaps"),
+                    ("", "serviceaccounts"),
+                    ("", "persistentvolumeclaims"),
+                ],
+            ),
+        ] {
+            for (group, resource) in others {
+                assert_eq!(rank(group, resource), same, "{group}/{resource}");
+            }
+        }
         assert!(rank("example.com", "widgets") < rank("apiextensions.k8s.io", "customresourcedefinitions"));
+    }
+
+    #[test]
+    fn what_others_need_is_applied_first_and_what_can_refuse_them_last() {
+        let stage = |group: &str, resource: &str| Stage::of(&GroupResource::new(group, resource));
+        for (group, resource, expected) in [
+            ("", "namespaces", Stage::Definitions),
+            ("apiextensions.k8s.io", "customresourcedefinitions", Stage::Definitions),
+            ("example.com", "namespaces", Stage::Objects),
+            ("", "configmaps", Stage::Objects),
+            ("apps", "deployments", Stage::Objects),
+            (
+                "admissionregistration.k8s.io",
+                "validatingadmissionpolicies",
+                Stage::Admission,
+            ),
+            (
+                "admissionregistration.k8s.io",
+                "mutatingwebhookconfigurations",
+                Stage::Admission,
+            ),
+            ("apiregistration.k8s.io", "apiservices", Stage::Admission),
+        ] {
+            assert_eq!(stage(group, resource), expected, "{group}/{resource}");
+        }
+        assert!(Stage::Definitions < Stage::Objects && Stage::Objects < Stage::Admission);
     }
 }

@@ -1,4 +1,5 @@
 use super::super::memory::Applied;
+use super::super::report::RefusalReason;
 use super::super::resolve::fixtures::{object, stack};
 use super::*;
 
@@ -113,4 +114,76 @@ fn what_could_not_be_recorded_is_not_recorded_afterwards() {
     let wanted = [object("t", "a", "1"), object("s", "new", "1")];
     let none = std::collections::BTreeSet::new();
     assert_eq!(narrowed(&wanted, &before, &none, &Memory::default()), before);
+}
+
+#[test]
+fn an_object_that_failed_waits_for_its_time_and_is_refused_meanwhile() {
+    let wanted = [object("s", "a", "1")];
+    let id = &wanted[0].id;
+    let mut memory = Memory::default();
+    let refusal = wanted[0].refusal(RefusalReason::Rejected, "no");
+    memory.fail(id.clone(), wanted[0].digest, refusal.clone(), Timestamp::UNIX_EPOCH);
+    let due = memory.failed(id).unwrap().retry_at;
+    let early = decide(&wanted, &memory, &Record::new(), Timestamp::UNIX_EPOCH);
+    assert_eq!((early.sends(), early.unchanged.len()), (0, 0));
+    assert_eq!(early.waiting, [refusal], "a pass in which it waits is no complete one");
+    let again = decide(&wanted, &memory, &Record::new(), due);
+    assert_eq!(
+        (again.sends(), again.waiting.len()),
+        (1, 0),
+        "at its time, not after it"
+    );
+    let changed = decide(&[object("s", "a", "2")], &memory, &Record::new(), Timestamp::UNIX_EPOCH);
+    assert_eq!(
+        (changed.sends(), changed.waiting.len()),
+        (1, 0),
+        "new content does not wait"
+    );
+}
+
+#[test]
+fn an_object_that_failed_since_it_was_applied_is_sent_also_when_its_file_is_the_old_one_again() {
+    let (old, new) = (object("s", "a", "1"), object("s", "a", "2"));
+    let mut memory = Memory::default();
+    memory.succeed(old.id.clone(), applied(&old));
+    let refusal = new.refusal(RefusalReason::Unanswered, "no answer, so perhaps it was applied");
+    memory.fail(new.id.clone(), new.digest, refusal, Timestamp::UNIX_EPOCH);
+    let plan = decide(&[old], &memory, &Record::new(), Timestamp::UNIX_EPOCH);
+    assert_eq!((plan.sends(), plan.unchanged.len()), (1, 0));
+}
+
+#[test]
+fn objects_are_sent_by_stage() {
+    let mut namespace = (*object("s", "n", "")).clone();
+    namespace.id.resource.resource = "namespaces".into();
+    namespace.id.namespace = None;
+    let wanted = [object("s", "a", ""), Arc::new(namespace), object("s", "b", "")];
+    let plan = decide(&wanted, &Memory::default(), &Record::new(), Timestamp::UNIX_EPOCH);
+    let stages: Vec<_> = plan
+        .stages
+        .iter()
+        .map(|(stage, objects)| (*stage, objects.len()))
+        .collect();
+    assert_eq!(stages, [(Stage::Definitions, 1), (Stage::Objects, 2)]);
+}
+
+#[test]
+fn the_record_after_a_pass_has_the_uids_of_the_pass_and_lacks_what_is_gone() {
+    let [a, b, c] = ["a", "b", "c"].map(|name| object("s", name, ""));
+    let mut before = superset(&[Arc::clone(&a), Arc::clone(&b), Arc::clone(&c)], &Record::new());
+    for known in before.values_mut() {
+        known.uids.insert(Uid("before".into()));
+    }
+    let mut memory = Memory::default();
+    memory.succeed(a.id.clone(), applied(&a));
+    let wanted = [Arc::clone(&a), Arc::clone(&b)];
+    let uids = |record: &Record, id: &ObjectId| record.get(id).map(|known| known.uids.clone());
+
+    let after = narrowed(&wanted, &before, &BTreeSet::new(), &memory);
+    assert_eq!(uids(&after, &a.id), Some([Uid("u".into())].into()), "as it was applied");
+    let old = Some([Uid("before".into())].into());
+    assert_eq!(uids(&after, &b.id), old, "declared and not applied in this process");
+    assert_eq!(uids(&after, &c.id), old, "declared no more, and still there");
+    let after = narrowed(&wanted, &before, &[c.id.clone()].into(), &memory);
+    assert_eq!(after.keys().collect::<Vec<_>>(), [&a.id, &b.id], "pruned");
 }

@@ -36,7 +36,34 @@ fn identity_is_normalised() {
     );
     let resolution = resolve(&[(Some(stack("s")), &namespace)], &map());
     assert_eq!(resolution.wanted[0].id.namespace, None);
+    let body: Value = serde_json::from_slice(&resolution.wanted[0].body).unwrap();
+    assert_eq!(body["metadata"].get("namespace"), None, "and not sent");
     assert_eq!(resolution.notes.len(), 1);
+    let plain = declared(
+        "s/n.yaml",
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "n"}}),
+    );
+    let without = resolve(&[(Some(stack("s")), &plain)], &map());
+    assert_eq!(without.wanted, resolution.wanted, "it is the same object");
+    assert_eq!(without.notes.len(), 0, "nothing to say");
+}
+
+#[test]
+fn another_version_is_the_same_object_and_is_sent_again() {
+    let mut served = map();
+    served.insert_definition(&json!({"spec": {"group": "example.com", "scope": "Cluster",
+        "names": {"kind": "Widget", "plural": "widgets"},
+        "versions": [{"name": "v1", "served": true}, {"name": "v2", "served": true}]}}));
+    let [one, two] = ["example.com/v1", "example.com/v2"].map(|version| {
+        let body = json!({"apiVersion": version, "kind": "Widget", "metadata": {"name": "w"}});
+        let mut declared = declared("s/a.yaml", body);
+        // Whatever the body says: the version goes into the request's path as well.
+        declared.body["apiVersion"] = "example.com/v1".into();
+        let resolution = resolve(&[(None, &declared)], &served);
+        Arc::clone(&resolution.wanted[0])
+    });
+    assert_eq!(one.id, two.id);
+    assert_ne!(one.digest, two.digest);
 }
 
 #[test]
@@ -55,6 +82,14 @@ fn an_object_declared_twice_is_applied_by_neither_and_kept() {
         messages[1].starts_with("t/b.yaml:1") && messages[1].contains("s/a.yaml:1"),
         "{messages:?}"
     );
+    for (message, own) in messages.iter().zip(["s/a.yaml", "t/b.yaml"]) {
+        assert!(message.contains(": core/configmaps default/a: "), "{message}");
+        assert_eq!(
+            message.matches(own).count(),
+            1,
+            "its own place is no other one: {message}"
+        );
+    }
 }
 
 #[test]
@@ -93,9 +128,24 @@ fn what_cannot_be_applied_is_refused_with_its_reason() {
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"a": 1}}}),
             RefusalReason::Invalid,
         ),
+        (
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "annotations": ["a"]}}),
+            RefusalReason::Invalid,
+        ),
     ] {
-        let resolution = resolve(&[(None, &declared("a.yaml", body))], &map());
-        assert_eq!(resolution.refusals[0].reason, reason);
+        let kind = body["kind"].as_str().unwrap().to_owned();
+        let resolution = resolve(&[(Some(stack("s")), &declared("a.yaml", body))], &map());
+        assert!(resolution.wanted.is_empty(), "{kind}");
+        let refusal = &resolution.refusals[0];
+        assert_eq!(
+            (refusal.reason, refusal.line, refusal.stack.as_deref()),
+            (reason, Some(1), Some("s")),
+            "{refusal}"
+        );
+        assert!(
+            refusal.to_string().starts_with(&format!("a.yaml:1: {kind} a: ")),
+            "{refusal}"
+        );
     }
 }
 
@@ -118,4 +168,37 @@ fn a_custom_resource_may_stand_before_its_definition() {
             .defined
             .contains(&("example.com/v1".to_owned(), "Widget".to_owned()))
     );
+}
+
+#[test]
+fn empty_labels_and_annotations_are_none() {
+    let object = config_map("s/a.yaml", json!({"name": "a", "labels": null, "annotations": null}));
+    for stack in [Some(stack("s")), None] {
+        let resolution = resolve(&[(stack.clone(), &object)], &map());
+        assert_eq!(resolution.refusals, []);
+        assert_eq!(resolution.wanted[0].labels.len(), usize::from(stack.is_some()));
+        assert!(resolution.wanted[0].annotations.is_empty());
+    }
+}
+
+/// Another group's kind, or a version this code does not know, is no definition whatever it looks like.
+#[test]
+fn only_a_definition_defines() {
+    let spec = json!({"group": "example.com", "scope": "Cluster", "names": {"kind": "Widget", "plural": "widgets"},
+        "versions": [{"name": "v1", "served": true}]});
+    for (version, kind) in [
+        ("apiextensions.k8s.io/v1", "ConfigMap"),
+        ("apiextensions.k8s.io/v1beta1", "CustomResourceDefinition"),
+    ] {
+        let body = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}, "spec": spec});
+        let resolution = resolve(&[(None, &declared("a.yaml", body))], &map());
+        assert!(resolution.defined.is_empty(), "{version} {kind}");
+    }
+}
+
+#[test]
+fn only_the_word_protects() {
+    let annotated = |value: &str| is_protected(&[(PRUNE_ANNOTATION.to_owned(), value.to_owned())].into());
+    assert!(annotated(PRUNE_DISABLED));
+    assert!(!annotated("enabled") && !annotated("") && !is_protected(&BTreeMap::new()));
 }
