@@ -39,7 +39,7 @@ impl Manifests {
         let chosen = self.prune_record(&observed).await?;
         let without_inventory = matches!(&observed.stored, Ok(stored) if stored.resource_version.is_none());
         let waiting = observed.state.waiting.take();
-        let waiting = waiting.or_else(|| chosen.clone().ok().filter(|_| without_inventory));
+        let waiting = waiting.or_else(|| chosen.as_ref().ok().filter(|_| without_inventory).cloned());
         match self.record_superset(&mut observed, &plan).await {
             Ok(()) => self.apply_stages(&mut observed, &plan, &mut report).await?,
             Err(reason) => self.refuse_stacks(&mut observed, &plan, &reason, &mut report).await?,
@@ -86,13 +86,11 @@ impl Manifests {
     /// Writes the record that must stand before anything is sent. The reason, when it cannot be written, is one for which
     /// no object of a stack may be applied: what cannot be recorded could never be pruned.
     async fn record_superset(&self, observed: &mut Observed, plan: &Plan) -> Result<(), Refused> {
-        let known = observed
-            .stored
-            .clone()
-            .map_err(|problem| Refused::from(format!("the inventory cannot be read: {problem}")))?;
-        if !plan.record_grows {
-            return Ok(());
-        }
+        let known = match &observed.stored {
+            Ok(_) if !plan.record_grows => return Ok(()),
+            Ok(known) => known.clone(),
+            Err(problem) => return Err(format!("the inventory cannot be read: {problem}").into()),
+        };
         let (node, wanted) = (&self.settings.node, &observed.resolution.wanted);
         let local = local_record(&self.settings.folder);
         let committed = self
@@ -171,15 +169,16 @@ impl Manifests {
         gone: &BTreeSet<ObjectId>,
         used: &[(StackName, String)],
     ) -> Result<(), Error> {
-        let Ok(known) = observed.stored.clone() else {
+        let Ok(known) = &observed.stored else {
             return Ok(());
         };
         let node = &self.settings.node;
+        let own = observed.state.own.of(Some(known), node);
         let (wanted, memory) = (&observed.resolution.wanted, &observed.state.memory);
-        let own = record::own(&known.documents, node);
-        if gone.is_empty() && used.is_empty() && apply::narrowed(wanted, &own, gone, memory) == own {
+        if gone.is_empty() && used.is_empty() && apply::is_narrow(wanted, &own, memory) {
             return Ok(());
         }
+        let known = known.clone();
         let stored = self
             .store
             .commit(Some(known), self.settings.term, |documents| {

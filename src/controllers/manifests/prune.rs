@@ -117,22 +117,20 @@ impl Manifests {
     }
 
     pub(super) fn gate(&self, observed: &Observed, settled: bool, complete: bool) -> Gate {
-        let documents = observed
-            .stored
-            .as_ref()
-            .map(|stored| stored.documents.clone())
-            .unwrap_or_default();
+        let documents = observed.stored.as_ref().ok().map(|stored| &stored.documents);
         let holds_a_stack = observed.listing.files.iter().any(|file| file.stack.is_some());
         Gate {
             complete,
             settled,
             folder_trusted: holds_a_stack || observed.state.seen.is_same_folder(observed.listing.identity),
-            desired_empty: documents.desired.is_some_and(|desired| desired.stacks.is_empty()),
+            desired_empty: documents
+                .and_then(|documents| documents.desired.as_ref())
+                .is_some_and(|desired| desired.stacks.is_empty()),
             max_share: self.settings.max_share,
             confirmed: documents
-                .confirmations
                 .into_iter()
-                .map(|known| (known.stack, PlanDigest(known.digest)))
+                .flat_map(|documents| &documents.confirmations)
+                .map(|known| (known.stack.clone(), PlanDigest(known.digest.clone())))
                 .collect(),
         }
     }
