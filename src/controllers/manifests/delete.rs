@@ -161,8 +161,15 @@ impl Manifests {
             (served.namespaced().collect(), Some(id.name.as_str()))
         } else {
             let (plural, group) = id.name.split_once('.').unwrap_or((id.name.as_str(), ""));
-            let defined = served.preferred(&GroupResource::new(group, plural));
-            (defined.into_iter().collect(), None)
+            match served.preferred(&GroupResource::new(group, plural)) {
+                Ok(defined) => (vec![defined], None),
+                Err(Unresolved::Unknown) => (Vec::new(), None),
+                Err(Unresolved::GroupUnavailable) => {
+                    return Ok(Contents::Unknown {
+                        group: group.to_owned(),
+                    });
+                }
+            }
         };
         for resource in resources {
             let found = match cluster::list(&self.client, resource, namespace, None).await {

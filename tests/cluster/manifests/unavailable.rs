@@ -134,3 +134,29 @@ async fn an_operator_that_runs_on_keeps_what_it_cannot_see() {
         format!("widget.{GROUP}/w")
     );
 }
+
+/// What a definition or a namespace holds cannot be seen either: neither goes, since all of it would go with it.
+#[tokio::test]
+async fn what_may_hold_objects_of_a_group_that_does_not_answer_is_kept() {
+    let cluster = Cluster::dedicated(Options::default()).await;
+    let fixture = Fixture::on(&cluster, "holds").await;
+    let namespace = format!("{}-extra", fixture.namespace());
+    fixture.write("s/a.yaml", &definition());
+    fixture.write(
+        "s/n.yaml",
+        &format!("apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {namespace}\n"),
+    );
+    fixture.write("t/a.yaml", &config_maps(&["a"]));
+    assert_eq!(fixture.pass().await.total().created, 3);
+    cluster.apply(&widget("foreign").replace("NAMESPACE", &namespace)).await;
+    break_group(&cluster).await;
+    fixture.remove("s");
+    for report in [fixture.pass().await, fixture.restarted().pass().await] {
+        assert_eq!(report.total().pruned, 0, "{report:?}");
+        assert_eq!(report.kept.len(), 2, "{report:?}");
+    }
+    mend_group(&cluster).await;
+    let report = fixture.restarted().pass().await;
+    assert_eq!(report.total().pruned, 0, "{report:?}");
+    assert!(report.kept.iter().all(|kept| kept.contains("foreign")), "{report:?}");
+}
