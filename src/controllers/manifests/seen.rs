@@ -22,7 +22,11 @@ struct Document {
 pub(super) struct Seen {
     path: PathBuf,
     document: Document,
+    /// What files held in the last complete pass.
     bytes: BTreeMap<String, Arc<[u8]>>,
+    /// What they were last taken at their word for, which a later pass has not made complete yet: a writer that empties a
+    /// file first shows an empty file, and what follows is not a file that grows.
+    looked: BTreeMap<String, Arc<[u8]>>,
     dirty: bool,
 }
 
@@ -38,6 +42,7 @@ impl Seen {
             path,
             document,
             bytes: BTreeMap::new(),
+            looked: BTreeMap::new(),
             dirty: false,
         }
     }
@@ -47,33 +52,41 @@ impl Seen {
         self.document.folder == Some(identity)
     }
 
-    /// Whether a file was cut short since it was last taken at its word.
+    /// Whether a file was cut short since the last complete pass, or since it was last taken at its word.
     pub(super) fn judge(&self, file: &SourceFile) -> Cut {
         let digests = self.document.files.get(&file.path).map(Vec::as_slice);
-        cut::judge(digests, self.bytes.get(&file.path).map(AsRef::as_ref), &file.bytes)
+        let [complete, looked] = [&self.bytes, &self.looked].map(|known| known.get(&file.path).map(AsRef::as_ref));
+        match cut::judge(digests, complete, &file.bytes) {
+            Cut::Whole => cut::judge(None, looked, &file.bytes),
+            cut @ Cut::EndsInsideADocument { .. } => cut,
+        }
     }
 
     /// Takes a file at its word.
     pub(super) fn accept(&mut self, file: &SourceFile) {
-        if self
-            .bytes
-            .get(&file.path)
-            .is_some_and(|before| Arc::ptr_eq(before, &file.bytes))
-        {
-            return;
-        }
-        self.dirty = true;
-        self.document.files.insert(file.path.clone(), cut::digests(&file.bytes));
-        self.bytes.insert(file.path.clone(), Arc::clone(&file.bytes));
+        self.looked.insert(file.path.clone(), Arc::clone(&file.bytes));
     }
 
-    /// Takes a complete pass in: files that are gone are forgotten, the folder is the one that was read. What is to be
+    /// Takes a complete pass in: files hold what was read, those that are gone are forgotten, the folder is the one that was read. What is to be
     /// written then, if anything; a write that fails has to be told to [`Seen::not_written`].
     pub(super) fn complete(&mut self, listing: &Listing) -> Option<Unwritten> {
         let there = |path: &String| listing.files.binary_search_by(|file| file.path.cmp(path)).is_ok();
         let before = self.document.files.len();
         self.document.files.retain(|path, _| there(path));
         self.bytes.retain(|path, _| there(path));
+        self.looked.retain(|path, _| there(path));
+        for file in &listing.files {
+            if self
+                .bytes
+                .get(&file.path)
+                .is_some_and(|before| Arc::ptr_eq(before, &file.bytes))
+            {
+                continue;
+            }
+            self.dirty = true;
+            self.document.files.insert(file.path.clone(), cut::digests(&file.bytes));
+            self.bytes.insert(file.path.clone(), Arc::clone(&file.bytes));
+        }
         self.dirty |= before != self.document.files.len() || self.document.folder != Some(listing.identity);
         if !std::mem::take(&mut self.dirty) {
             return None;

@@ -1,4 +1,4 @@
-//! A file that is not all there: cut at every byte, and cut while no operator ran.
+//! A file that is not all there: cut at every byte, cut while no operator ran, and written from the start by a slow writer.
 //! Nothing is pruned, except what a cut between two documents leaves out, once it has stood for a second.
 
 use futures::future::join_all;
@@ -92,6 +92,46 @@ async fn a_file_cut_while_no_operator_ran_prunes_nothing_but_a_cut_between_docum
         let kept: Vec<&String> = uids.keys().take(left).collect();
         assert_eq!(after.keys().collect::<Vec<_>>(), kept, "cut at byte {end}: {report:?}");
         assert!(after.iter().all(|(name, uid)| uids[name] == *uid), "cut at byte {end}");
+    });
+    join_all(lanes).await;
+}
+
+/// A writer that empties the file first and stops half way: what the operator has seen meanwhile is no reason to take
+/// the half file for a file that grows.
+#[tokio::test]
+async fn a_slow_writer_that_stops_inside_a_document_prunes_nothing() {
+    let lines: Vec<String> = whole().split_inclusive('\n').map(str::to_owned).collect();
+    let stops: Vec<usize> = (1..lines.len())
+        .filter(|stop| documents_left(&whole(), lines[..*stop].concat().len()).is_none())
+        .collect();
+    assert_eq!(stops.len(), 9, "three inside of each document");
+    let lines = &lines;
+    let lanes = stops.into_iter().map(|stop| async move {
+        let fixture = Fixture::new("slow").await;
+        fixture.write("s/a.yaml", &whole());
+        fixture.pass().await;
+        let uids = fixture.uids().await;
+        fixture.write_in_place("s/a.yaml".as_ref(), "");
+        fixture.glance().await;
+        for line in &lines[..stop] {
+            fixture.append("s/a.yaml", line);
+            fixture.glance().await;
+        }
+        let report = fixture.settled_pass().await;
+        assert!(!report.is_complete(), "stopped after line {stop}: {report:?}");
+        assert_eq!(fixture.uids().await, uids, "stopped after line {stop}: {report:?}");
+        let report = fixture.restarted().pass().await;
+        assert_eq!(
+            fixture.uids().await,
+            uids,
+            "stopped after line {stop}, restarted: {report:?}"
+        );
+        for line in &lines[stop..] {
+            fixture.append("s/a.yaml", line);
+        }
+        let report = fixture.settled_pass().await;
+        assert!(report.is_complete() && report.suspended.is_none(), "{report:?}");
+        assert_eq!(fixture.uids().await, uids);
     });
     join_all(lanes).await;
 }
