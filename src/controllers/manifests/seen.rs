@@ -67,8 +67,8 @@ impl Seen {
         self.looked.insert(file.path.clone(), Arc::clone(&file.bytes));
     }
 
-    /// Takes a complete pass in: files hold what was read, those that are gone are forgotten, the folder is the one that was read. What is to be
-    /// written then, if anything; a write that fails has to be told to [`Seen::not_written`].
+    /// Takes a complete pass in: files hold what was read, those that are gone are forgotten, the folder is the one that
+    /// was read. What is to be written then, if anything; a write that fails has to be told to [`Seen::not_written`].
     pub(super) fn complete(&mut self, listing: &Listing) -> Option<Unwritten> {
         let there = |path: &String| listing.files.binary_search_by(|file| file.path.cmp(path)).is_ok();
         let before = self.document.files.len();
