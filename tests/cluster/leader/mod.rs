@@ -5,6 +5,7 @@ mod operator;
 mod outage;
 mod process;
 mod rights;
+mod series;
 mod status;
 
 use std::path::Path;

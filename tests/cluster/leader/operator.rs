@@ -12,7 +12,7 @@ use stratum::controllers::leader::LEASE;
 use stratum::host::child::{Child, Exit, Output, Program};
 use stratum::host::layout::Identity;
 
-use super::SOON;
+use super::{SOON, series};
 use crate::support::{Cluster, Options, stratum, wait_for};
 
 pub(super) struct Operator {
@@ -66,9 +66,13 @@ impl Operator {
         ask(self.address().await, "GET", path, "").await
     }
 
+    pub(super) async fn metrics(&self) -> String {
+        self.get("/metrics").await.1
+    }
+
     pub(super) async fn leads(&self) {
         let leads = || async {
-            let metrics = self.get("/metrics").await.1;
+            let metrics = self.metrics().await;
             metrics.contains("stratum_operator_leader 1\n").then_some(())
         };
         wait_for("the operator to lead", SOON, leads).await;
@@ -133,6 +137,8 @@ async fn the_operator_process_is_watched_scraped_handed_over_and_stopped() {
     assert_eq!(ask(address, "PUT", "/debug/log-level", "debug").await.0, 200);
     assert_eq!(ask(address, "PUT", "/debug/log-level", "loud").await.0, 400);
     assert_eq!(first.get("/debug/log-level").await.1, "debug\n");
+
+    series::do_not_grow_with_objects(&cluster, &first, &folder.path().join("manifests")).await;
 
     let second = Operator::start(&cluster, folder.path(), "two");
     let ready = || async { (second.get("/readyz").await.0 == 200).then_some(()) };
