@@ -18,6 +18,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::Value;
 use stratum::host::clock;
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
 
 use super::credentials::Credentials;
 
@@ -57,12 +58,16 @@ impl Call {
     }
 }
 
-/// One connection to an API server.
+/// One connection to an API server, made again when the server has closed it: it does so after 90 s without a request.
 #[derive(Clone)]
 pub(crate) struct Api {
-    sender: SendRequest<Full<Bytes>>,
+    connection: Arc<Mutex<Sender>>,
+    tls: Arc<rustls::ClientConfig>,
+    server: SocketAddr,
     authority: Arc<str>,
 }
+
+type Sender = SendRequest<Full<Bytes>>;
 
 impl Api {
     /// Connects as a user who may do everything.
@@ -79,20 +84,21 @@ impl Api {
                     PrivateKeyDer::from_pem_slice(pair.key.as_bytes())?,
                 )?;
         tls.alpn_protocols = vec![b"h2".to_vec()];
-        let tcp = TcpStream::connect(server).await?;
-        tcp.set_nodelay(true)?;
-        let stream = tokio_rustls::TlsConnector::from(Arc::new(tls))
-            .connect(ServerName::IpAddress(server.ip().into()), tcp)
-            .await?;
-        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .adaptive_window(true)
-            .handshake(TokioIo::new(stream))
-            .await?;
-        tokio::spawn(connection);
+        let tls = Arc::new(tls);
         Ok(Self {
-            sender,
+            connection: Arc::new(Mutex::new(open(server, &tls).await?)),
+            tls,
+            server,
             authority: server.to_string().into(),
         })
+    }
+
+    async fn sender(&self) -> Result<Sender> {
+        let mut sender = self.connection.lock().await;
+        if sender.is_closed() {
+            *sender = open(self.server, &self.tls).await?;
+        }
+        Ok(sender.clone())
     }
 
     /// Sends a request, and hands over the answer before its body.
@@ -103,7 +109,7 @@ impl Api {
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, call.content_type)
             .body(Full::new(call.body))?;
-        let (head, body) = self.sender.clone().send_request(request).await?.into_parts();
+        let (head, body) = self.sender().await?.send_request(request).await?.into_parts();
         Ok((head.status, body))
     }
 
@@ -192,4 +198,18 @@ impl Api {
         }
         bail!("the watch of {list} ended")
     }
+}
+
+async fn open(server: SocketAddr, tls: &Arc<rustls::ClientConfig>) -> Result<Sender> {
+    let tcp = TcpStream::connect(server).await?;
+    tcp.set_nodelay(true)?;
+    let stream = tokio_rustls::TlsConnector::from(Arc::clone(tls))
+        .connect(ServerName::IpAddress(server.ip().into()), tcp)
+        .await?;
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .adaptive_window(true)
+        .handshake(TokioIo::new(stream))
+        .await?;
+    tokio::spawn(connection);
+    Ok(sender)
 }

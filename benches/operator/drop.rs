@@ -19,6 +19,8 @@ use crate::measure::{between_floors, median};
 use crate::subject;
 use crate::table::{Entry, Table, Target, seconds};
 
+/// Where the operator keeps its record.
+const INVENTORY: &str = "/api/v1/namespaces/kube-system/configmaps/stratum-addon-inventory";
 const NAMESPACE: &str = "b2b-objects";
 const DROPS: usize = 20;
 
@@ -42,7 +44,12 @@ pub(crate) async fn run(bed: &Bed, table: &mut Table) -> Result<()> {
     entry.stratum = middle.map_or_else(|| "-".to_owned(), seconds);
     entry.peers = "k3s polls every 15 s".to_owned();
     let limit = Target::AtMost(100.0);
-    entry.gate("median, ms", middle.map(|middle| middle * 1e3), limit, measured.figure);
+    entry.gate(
+        "median, ms",
+        middle.map(|middle| middle * 1e3),
+        limit,
+        measured.figure.by_itself(),
+    );
     table.add(entry);
     bed.empty_namespace(NAMESPACE).await
 }
@@ -90,6 +97,16 @@ async fn stratum(bed: &Bed, folder: &Path, numbers: &Cell<usize>) -> Result<Opti
         let target = folder.join("stack").join(format!("{name}.yaml"));
         let dropped = async || Ok(std::fs::rename(staged.join("objects-00000.yaml"), target)?);
         latencies.push(seen_after(bed, &name, dropped).await?);
+        // Drops are apart: the pass of one has ended, with its UID on record, before the next comes.
+        let recorded = async || {
+            let inventory = bed.api().read(INVENTORY).await?;
+            let text = inventory
+                .pointer("/data/inventory")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            Ok(text.contains(&format!("\"{name}\": \"")).then_some(()))
+        };
+        eventually("the object is recorded", limit, pace, recorded).await?;
     }
     running.child.terminate(Duration::from_secs(10)).await?;
     Ok(Some(latencies))

@@ -43,7 +43,7 @@ async fn version(bed: &Bed) -> Result<Entry> {
     entry.stratum = seconds(measured.result);
     entry.peers = format!("kubectl version --client {}", seconds(kubectl));
     let limit = Target::AtMost(5.0);
-    entry.gate("ms", Some(measured.result * 1e3), limit, measured.figure);
+    entry.gate("ms", Some(measured.result * 1e3), limit, measured.figure.by_itself());
     Ok(entry)
 }
 
@@ -74,7 +74,7 @@ async fn ready(bed: &Bed) -> Result<Entry> {
     entry.floor = seconds(measured.floor);
     entry.stratum = time.map_or_else(|| "-".to_owned(), seconds);
     let limit = Target::AtMost(150.0);
-    entry.gate("ms", time.map(|time| time * 1e3), limit, measured.figure);
+    entry.gate("ms", time.map(|time| time * 1e3), limit, measured.figure.by_itself());
     Ok(entry)
 }
 

@@ -34,8 +34,20 @@ pub(crate) enum Target {
 pub(crate) enum Figure {
     /// It depends on time, measured in a run that was quiet or was not.
     Time { noisy: bool },
+    /// It is a time with a limit of its own. Noise only adds to it, so that what is met in noise is met.
+    Limit { noisy: bool },
     /// It is a count.
     Count,
+}
+
+impl Figure {
+    /// The same for a time that has a limit by itself, and not beside another.
+    pub(crate) fn by_itself(self) -> Self {
+        match self {
+            Self::Time { noisy } | Self::Limit { noisy } => Self::Limit { noisy },
+            Self::Count => Self::Count,
+        }
+    }
 }
 
 /// One benchmark at one scale: what was measured, and its targets.
@@ -71,9 +83,11 @@ impl Entry {
         });
         let verdict = match (met, figure) {
             (None, _) => Verdict::Unmeasured,
-            (Some(_), Figure::Time { noisy: true }) => Verdict::Noisy,
-            (Some(true), Figure::Time { noisy: false } | Figure::Count) => Verdict::Pass,
-            (Some(false), Figure::Time { noisy: false } | Figure::Count) => Verdict::Miss,
+            (Some(_), Figure::Time { noisy: true }) | (Some(false), Figure::Limit { noisy: true }) => Verdict::Noisy,
+            (Some(true), Figure::Time { noisy: false } | Figure::Limit { .. } | Figure::Count) => Verdict::Pass,
+            (Some(false), Figure::Time { noisy: false } | Figure::Limit { noisy: false } | Figure::Count) => {
+                Verdict::Miss
+            }
         };
         let wanted = match target {
             Target::AtMost(limit) => format!("<= {}", number(limit)),
