@@ -56,6 +56,7 @@ fn a_candidate_takes_what_is_free() {
             (TakeReason::Free, i32::MAX),
         ),
         (Some(lease(Some("a_1"), None, Some(4))), (TakeReason::Ours, 4)),
+        (Some(lease(Some("a_1"), None, Some(-9))), (TakeReason::Ours, 0)),
     ] {
         let (reason, number, _) = taken(stand_at(&seen(lease.clone(), at(3)), at(3)));
         assert_eq!((reason, number), want, "{lease:?}");
@@ -67,6 +68,8 @@ fn a_candidate_takes_what_is_free() {
         42,
         "a term recorded elsewhere is not used again"
     );
+    known.note(Some(lease(None, None, Some(3))), at(0));
+    assert_eq!(taken(stand_at(&known, at(0))).1, 42, "by no lower Lease either");
     let (.., empty) = taken(stand_at(&seen(Some(Lease::default()), at(0)), at(0)));
     assert_eq!(holder(&empty), Some("a_1"), "a Lease without a spec is free");
 }
@@ -76,11 +79,8 @@ fn expiry_counts_from_the_last_change_seen_here() {
     let mut observed = seen(Some(lease(Some("b"), Some(15), Some(2))), at(100));
     assert_eq!(stand_at(&observed, at(114)), Action::Wait { until: at(115) });
     observed.note(Some(lease(Some("b"), Some(15), Some(2))), at(114));
-    assert_eq!(
-        taken(stand_at(&observed, at(115))).0,
-        TakeReason::Expired,
-        "an equal read is no change"
-    );
+    let (reason, number, _) = taken(stand_at(&observed, at(115)));
+    assert_eq!((reason, number), (TakeReason::Expired, 3), "an equal read is no change");
 
     let mut renewed = lease(Some("b"), Some(15), Some(2));
     renewed.spec.get_or_insert_default().renew_time = Some(MicroTime(Timestamp::MIN));
@@ -91,6 +91,40 @@ fn expiry_counts_from_the_last_change_seen_here() {
         Action::Wait { until: at(129) },
         "the date written does not matter"
     );
+}
+
+#[test]
+fn a_lease_made_anew_is_another_one_at_whatever_version() {
+    let mut observed = seen(Some(lease(Some("b"), Some(15), Some(2))), at(100));
+    let mut anew = lease(Some("b"), Some(15), Some(2));
+    anew.metadata.uid = Some("other".to_owned());
+    observed.note(Some(anew), at(110));
+    assert_eq!(stand_at(&observed, at(116)), Action::Wait { until: at(125) });
+}
+
+/// The times in the Lease are for people: since when this holder has it, and when it last said so.
+#[test]
+fn a_term_tells_when_it_was_acquired_and_when_it_was_renewed() {
+    let times = |lease: &Lease| {
+        let spec = lease.spec.clone().unwrap();
+        (spec.acquire_time.map(|at| at.0), spec.renew_time.map(|at| at.0))
+    };
+    let on = |second| Some(Timestamp::from_second(second).unwrap());
+    let mut before = lease(Some(""), Some(1), Some(2));
+    let spec = before.spec.get_or_insert_default();
+    spec.acquire_time = on(3).map(MicroTime);
+    spec.renew_time = on(4).map(MicroTime);
+    let first = decide(&seen(Some(before), at(0)), None, &me(), at(0), on(10).unwrap());
+    let (.., first) = taken(first);
+    assert_eq!(times(&first), (on(10), on(10)));
+    let held = Held::of(&first, at(0));
+    let action = decide(&seen(Some(first), at(0)), Some(&held), &me(), at(2), on(12).unwrap());
+    let Action::Renew(renewed) = action else {
+        panic!("{action:?}")
+    };
+    assert_eq!(times(&renewed), (on(10), on(12)));
+    let released = release(&seen(Some(*renewed), at(2)), &me(), on(13).unwrap()).unwrap();
+    assert_eq!(times(&released), (on(13), on(13)));
 }
 
 #[test]
@@ -131,6 +165,7 @@ fn a_leader_renews_only_its_own_lease_and_only_in_time() {
     remade.metadata.uid = Some("other".to_owned());
     for (now, lease, want) in [
         (60, Some(mine.clone()), LossReason::Deadline),
+        (61, Some(mine.clone()), LossReason::Deadline),
         (51, Some(lease(Some("b"), Some(15), Some(4))), LossReason::Taken),
         (51, Some(lease(None, None, None)), LossReason::Erased),
         (51, Some(lease(Some(""), None, None)), LossReason::Erased),

@@ -258,6 +258,15 @@ mod tests {
                 "numbers are compared as numbers"
             );
         }
+        assert_eq!(
+            stage(Some(&record(7, "d", "1.10.0+a")), "d", "1.10.0+b"),
+            Next::Unchanged,
+            "a build is no version"
+        );
+        let Next::Write(sorted) = next(None, vec![stack("t"), stack("s")], "d".into(), by("1.0.0")) else {
+            panic!("the first set is written")
+        };
+        assert_eq!(sorted.stacks, [stack("s"), stack("t")]);
         let to_empty = next(Some(&known), Vec::new(), "d".into(), by("1.10.0"));
         assert!(matches!(to_empty, Next::Write(Desired { generation: 8, .. })));
     }

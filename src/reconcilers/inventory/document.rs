@@ -337,6 +337,19 @@ pub(crate) mod tests {
         assert!(!inventory.nodes["a"].covers(&entry(&[("z", "u3")])));
         inventory.union_into("b", &Entry::default());
         assert!(inventory.nodes.contains_key("b"), "an empty entry is a contribution");
+        let empty_stack = Entry::parse(r#"{"t":{}}"#).unwrap();
+        assert!(!inventory.nodes["b"].covers(&empty_stack));
+        inventory.union_into("b", &empty_stack);
+        assert_eq!(inventory.nodes["b"], empty_stack, "a stack without objects is a stack");
+    }
+
+    #[test]
+    fn a_known_uid_is_replaced_by_another_and_never_by_none() {
+        let mut known = entry(&[("x", "u1")]);
+        known.insert(stack("s"), &id("x"), None);
+        assert_eq!(known, entry(&[("x", "u1")]));
+        known.insert(stack("s"), &id("x"), Some(Uid("u2".into())));
+        assert_eq!(known, entry(&[("x", "u2")]));
     }
 
     #[test]

@@ -241,6 +241,17 @@ mod tests {
     }
 
     #[test]
+    fn the_last_confirmation_takes_its_key_along() {
+        let confirmed = r#"[{"stack":"s","digest":"d","who":"w","when":"2026-01-02T03:04:05Z"}]"#;
+        let mut data = map(&[("prune-confirmations", confirmed)]);
+        let before = parse(&data, &map(&[])).unwrap();
+        let mut after = before.clone();
+        after.confirmations.clear();
+        render(&before, &after, &mut data, &mut map(&[])).unwrap();
+        assert_eq!(data, map(&[]));
+    }
+
+    #[test]
     fn an_unreadable_document_is_named() {
         for (key, text) in [
             ("inventory", "{"),

@@ -111,3 +111,26 @@ async fn an_inventory_deleted_meanwhile_is_made_again() {
     store.commit(Some(stored), None, change).await.unwrap();
     assert_eq!(bed.document().await["recovery"], true);
 }
+
+/// A leader of an earlier term is refused, and an instance that writes without a term leaves the number as it is.
+#[tokio::test]
+async fn an_earlier_term_writes_nothing_more() {
+    let bed = Bed::new(Cluster::shared().await, "term").await;
+    let store = bed.store();
+    let add = |node: &'static str| {
+        move |documents: &mut Documents| {
+            let inventory = documents.inventory.get_or_insert_default();
+            inventory.union_into(node, &Entry::default());
+            Ok(())
+        }
+    };
+    store.commit(None, Some(3), add("a")).await.unwrap();
+    let error = store.commit(None, Some(2), add("b")).await.unwrap_err();
+    assert!(matches!(error, StoreError::StaleTerm { ours: 2, stored: 3 }), "{error}");
+    store.commit(None, None, add("c")).await.unwrap();
+    let config_map = bed.config_map().await;
+    assert_eq!(config_map["metadata"]["annotations"]["stratum.ciq.com/term"], "3");
+    let document = bed.document().await;
+    let nodes: Vec<&String> = document["nodes"].as_object().unwrap().keys().collect();
+    assert_eq!(nodes, ["a", "c"]);
+}
