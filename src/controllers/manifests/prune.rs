@@ -110,9 +110,7 @@ impl Manifests {
                 Some(record) => Ok(record.clone()),
                 None => Err(Suspension::MigrationOpen { missing }),
             },
-            PruneRecord::Unreadable => Err(Suspension::InventoryUnreadable {
-                problem: "the record of this node, .applied.json, is not readable".to_owned(),
-            }),
+            PruneRecord::LocalUnreadable { problem } => Err(Suspension::LocalRecordUnreadable { problem }),
         })
     }
 

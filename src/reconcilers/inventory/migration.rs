@@ -194,8 +194,6 @@ pub enum ClusterState<'a> {
     NoConfigMap,
     /// There is one; `None` when it has no inventory in it yet.
     Readable(Option<&'a Inventory>),
-    /// There is one that cannot be read.
-    Unreadable,
 }
 
 /// The record a prune goes by.
@@ -210,8 +208,11 @@ pub enum PruneRecord {
         /// The nodes that have not contributed.
         missing: Vec<String>,
     },
-    /// None: the record that counts cannot be read.
-    Unreadable,
+    /// None: this node's own record would count, and cannot be read.
+    LocalUnreadable {
+        /// Why, with the file.
+        problem: String,
+    },
 }
 
 /// Chooses the record a prune may go by.
@@ -223,11 +224,12 @@ pub fn prune_record(
     local: &LocalRecord,
 ) -> PruneRecord {
     match state {
-        ClusterState::Unreadable => PruneRecord::Unreadable,
         ClusterState::NoConfigMap => match local {
             LocalRecord::Absent => PruneRecord::Local(Entry::default()),
             LocalRecord::Read(record) => PruneRecord::Local(record.clone()),
-            LocalRecord::Unreadable(_) => PruneRecord::Unreadable,
+            LocalRecord::Unreadable(problem) => PruneRecord::LocalUnreadable {
+                problem: problem.clone(),
+            },
         },
         ClusterState::Readable(Some(inventory)) if inventory.closed_at.is_some() => {
             PruneRecord::Cluster(inventory.references())

@@ -144,6 +144,11 @@ pub enum Suspension {
         /// What is wrong with it.
         problem: String,
     },
+    /// There is no inventory yet, and this node's own record of before cannot be read.
+    LocalRecordUnreadable {
+        /// What is wrong with it, with the file.
+        problem: String,
+    },
     /// The manifests folder holds no stack at all, and it is not the folder this node applied from before: perhaps
     /// an unmounted disk.
     FolderEmpty,
@@ -176,6 +181,10 @@ impl fmt::Display for Suspension {
             Self::InventoryUnreadable { problem } => write!(
                 formatter,
                 "the inventory in ConfigMap kube-system/stratum-addon-inventory cannot be read: {problem}; correct it by hand"
+            ),
+            Self::LocalRecordUnreadable { problem } => write!(
+                formatter,
+                "this node's own record cannot be read: {problem}; repair it, or remove it to forget what it names"
             ),
             Self::FolderEmpty => formatter.write_str(
                 "the manifests folder holds no stack, and it is not the folder this node applied from before (an unmounted disk?); mount it, or confirm each stack with 'stratum manifests prune --confirm STACK'",

@@ -33,7 +33,7 @@ const KEPT: &[&str] = &[".applied.json"];
 const RETIRED: &[&str] = &[".applied.json.retired"];
 const BOTH: &[&str] = &["ours", "theirs"];
 const OPEN: SuspensionReason = SuspensionReason::MigrationOpen;
-const UNREADABLE: SuspensionReason = SuspensionReason::InventoryUnreadable;
+const UNREADABLE: SuspensionReason = SuspensionReason::LocalRecordUnreadable;
 
 const STATES: &[State] = &[
     State {
@@ -61,7 +61,7 @@ const STATES: &[State] = &[
         config_map: None,
         local: Some("{"),
         synced: None,
-        suspended: Some((UNREADABLE, ".applied.json")),
+        suspended: Some((UNREADABLE, "/manifests/.applied.json: the document: EOF")),
         applies: false,
         left: BOTH,
         files: KEPT,

@@ -344,7 +344,6 @@ fn a_prune_goes_by_the_cluster_only_once_it_is_closed() {
         },
         "a ConfigMap that only holds the desired generation is not the time before the inventory"
     );
-    assert_eq!(choose(ClusterState::Unreadable, &read()), PruneRecord::Unreadable);
     assert_eq!(
         choose(ClusterState::NoConfigMap, &read()),
         PruneRecord::Local(entry(&[("x", "u")]))
@@ -355,6 +354,6 @@ fn a_prune_goes_by_the_cluster_only_once_it_is_closed() {
     );
     assert_eq!(
         choose(ClusterState::NoConfigMap, &unreadable()),
-        PruneRecord::Unreadable
+        PruneRecord::LocalUnreadable { problem: "EIO".into() }
     );
 }
