@@ -6,7 +6,7 @@
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::cluster::{self, CallError};
+use super::cluster::{self, CONTROL_PLANE_LABEL, CallError};
 use super::hands;
 use crate::reconcilers::manifests::resolve::{Resolved, resolve};
 use crate::reconcilers::manifests::source::{self, SentinelValues, SourceError};
@@ -62,7 +62,7 @@ pub async fn prepare(client: &Client, facts: &Facts) -> Result<(), Error> {
 
 fn node(facts: &Facts) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {
-        "name": facts.node, "labels": {"node-role.kubernetes.io/control-plane": ""}}})
+        "name": facts.node, "labels": {CONTROL_PLANE_LABEL: ""}}})
 }
 
 fn namespace(name: &str) -> Value {

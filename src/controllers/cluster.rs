@@ -20,7 +20,7 @@ use crate::reconcilers::manifests::memory::LiveObject;
 use crate::reconcilers::manifests::resources::{ResourceMap, Scope, Served};
 use crate::reconcilers::object::{ObjectId, Uid};
 
-pub use nodes::control_plane_nodes;
+pub use nodes::{CONTROL_PLANE_LABEL, control_plane_nodes};
 
 /// Objects in one page of a list.
 const PAGE: u32 = 500;

@@ -8,6 +8,9 @@ use super::{CallError, list};
 use crate::reconcilers::manifests::resources::{Scope, Served};
 use crate::reconcilers::object::GroupResource;
 
+/// The label of Nodes that run a control plane.
+pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
+
 /// The names of the Nodes labelled as control plane, by a consistent read: a stale list could miss a new one.
 ///
 /// # Errors
@@ -21,6 +24,6 @@ pub async fn control_plane_nodes(client: &Client) -> Result<BTreeSet<String>, Ca
         patchable: true,
         prunable: true,
     };
-    let found = list(client, &nodes, None, Some("node-role.kubernetes.io/control-plane")).await?;
+    let found = list(client, &nodes, None, Some(CONTROL_PLANE_LABEL)).await?;
     Ok(found.into_keys().map(|id| id.name).collect())
 }

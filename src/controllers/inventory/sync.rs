@@ -18,14 +18,11 @@ use tracing::{info, warn};
 
 use super::local_record;
 use super::store::{self, Store, StoreError, Stored};
-use crate::controllers::cluster::{CallError, control_plane_nodes};
+use crate::controllers::cluster::{CONTROL_PLANE_LABEL, CallError, control_plane_nodes};
 use crate::controllers::concern::{Concern, ConcernName, Failure, Wake, chain};
 use crate::host;
 use crate::reconcilers::inventory::migration::{self, LocalRecord, Note, Observed};
 use crate::reconcilers::inventory::records::Documents;
-
-/// The label of Nodes that run a control plane.
-pub const CONTROL_PLANE_LABEL: &str = "node-role.kubernetes.io/control-plane";
 
 /// How soon to look again while the migration is open: nothing tells of a local record that was repaired.
 const WHILE_OPEN: Duration = Duration::from_secs(30);

@@ -15,7 +15,7 @@ use crate::host::clock;
 use crate::host::folder::{Listing, SourceFile};
 use crate::reconcilers::manifests::STACK_LABEL;
 use crate::reconcilers::manifests::memory::{Drift, LiveObject, drift};
-use crate::reconcilers::manifests::report::{Refusal, RefusalReason};
+use crate::reconcilers::manifests::report::RefusalReason;
 use crate::reconcilers::manifests::resolve::{Resolution, Resolved, resolve};
 use crate::reconcilers::manifests::resources::ResourceMap;
 use crate::reconcilers::manifests::source::sentinels::{DnsName, Host, Sentinel};
@@ -167,9 +167,7 @@ impl Manifests {
     ) -> Result<Arc<Resolution>, Error> {
         if let Some((known, resolution)) = &state.resolution
             && *known == key
-            && resolution.refusals.iter().all(|refusal| {
-                refusal.reason != RefusalReason::UnknownKind && refusal.reason != RefusalReason::GroupUnavailable
-            })
+            && !lacks_discovery(resolution)
         {
             return Ok(Arc::clone(resolution));
         }
@@ -177,18 +175,8 @@ impl Manifests {
             .iter()
             .flat_map(|(stack, all)| all.iter().map(move |one| (stack.clone(), one)))
             .collect();
-        let mut resolution = None;
-        if let Some(served) = &state.served {
-            let tried = resolve(&declared, served);
-            let unknown = |refusal: &Refusal| {
-                matches!(
-                    refusal.reason,
-                    RefusalReason::UnknownKind | RefusalReason::GroupUnavailable
-                )
-            };
-            resolution = Some(tried).filter(|tried| !tried.refusals.iter().any(unknown));
-        }
-        let resolution = match resolution {
+        let tried = state.served.as_ref().map(|served| resolve(&declared, served));
+        let resolution = match tried.filter(|tried| !lacks_discovery(tried)) {
             Some(resolution) => resolution,
             None => resolve(&declared, &*self.discover(state).await?),
         };
@@ -274,6 +262,16 @@ impl Manifests {
         }
         Ok(())
     }
+}
+
+/// Whether something is refused that the API server may serve by now.
+fn lacks_discovery(resolution: &Resolution) -> bool {
+    resolution.refusals.iter().any(|refusal| {
+        matches!(
+            refusal.reason,
+            RefusalReason::UnknownKind | RefusalReason::GroupUnavailable
+        )
+    })
 }
 
 fn forget_if_drifted(state: &mut State, object: &Resolved, live: Option<&LiveObject>) {

@@ -8,7 +8,7 @@ use super::{Error, Manifests, Observed, record};
 use crate::controllers::cluster;
 use crate::controllers::inventory::local_record;
 use crate::reconcilers::inventory::migration::{ClusterState, LocalRecord, PruneRecord, prune_record};
-use crate::reconcilers::manifests::apply::{Record, Recorded};
+use crate::reconcilers::manifests::apply::Record;
 use crate::reconcilers::manifests::prune::{self, Gate, PlanDigest};
 use crate::reconcilers::manifests::report::{Report, Suspension};
 use crate::reconcilers::object::{ObjectId, StackName};
@@ -93,18 +93,7 @@ impl Manifests {
             Some(_) => ClusterState::Readable(inventory),
         };
         Ok(match prune_record(state, &nodes, &self.settings.node, &local) {
-            PruneRecord::Cluster(references) => Ok(references
-                .into_iter()
-                .map(|(id, reference)| {
-                    (
-                        id,
-                        Recorded {
-                            uids: reference.uids,
-                            stacks: reference.stacks,
-                        },
-                    )
-                })
-                .collect()),
+            PruneRecord::Cluster(references) => Ok(record::from_references(references)),
             PruneRecord::Local(entry) => Ok(record::from_entry(&entry)),
             PruneRecord::Open { missing } => match &observed.state.waiting {
                 Some(record) => Ok(record.clone()),

@@ -1,11 +1,13 @@
 //! Between the inventory's documents and the plain records the manifests decisions go by.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::controllers::inventory::store::Stored;
-use crate::reconcilers::inventory::document::Entry;
+use crate::reconcilers::inventory::document::{Entry, Reference};
 use crate::reconcilers::inventory::records::Documents;
 use crate::reconcilers::manifests::apply::{Record, Recorded};
+use crate::reconcilers::object::ObjectId;
 
 /// This node's own entry as a record, made anew only when the inventory changed.
 #[derive(Default)]
@@ -31,7 +33,7 @@ impl Own {
 }
 
 /// A node's own entry.
-pub(super) fn own(documents: &Documents, node: &str) -> Record {
+fn own(documents: &Documents, node: &str) -> Record {
     let entry = documents
         .inventory
         .as_ref()
@@ -48,6 +50,15 @@ pub(super) fn from_entry(entry: &Entry) -> Record {
         known.uids.extend(uid);
     }
     record
+}
+
+/// The references of the whole cluster as a record.
+pub(super) fn from_references(references: BTreeMap<ObjectId, Reference>) -> Record {
+    let record = |Reference { uids, stacks }| Recorded { uids, stacks };
+    references
+        .into_iter()
+        .map(|(id, reference)| (id, record(reference)))
+        .collect()
 }
 
 /// A record as an entry.
