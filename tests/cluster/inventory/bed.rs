@@ -46,11 +46,7 @@ impl<'a> Bed<'a> {
     }
 
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> String {
-        let arguments: Vec<&str> = ["-n", &self.namespace]
-            .into_iter()
-            .chain(arguments.iter().copied())
-            .collect();
-        self.cluster.kubectl(&arguments).await
+        self.cluster.kubectl_in(&self.namespace, arguments).await
     }
 
     /// Creates ConfigMaps as stack `s` would have them, and returns their UIDs by name.

@@ -271,16 +271,6 @@ async fn meet(cluster: &Cluster, state: &State) {
     }
 }
 
-async fn register(cluster: &Cluster, names: &[&str]) {
-    let nodes: Vec<String> = names
-        .iter()
-        .map(|name| {
-            format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{node-role.kubernetes.io/control-plane: ''}}}}\n")
-        })
-        .collect();
-    cluster.apply(&nodes.join("---\n")).await;
-}
-
 async fn stands(instance: &mut super::bed::Running, what: &str, condition: impl FnMut(&Standing) -> bool) -> Standing {
     let wait = tokio::time::timeout(SOON, instance.standing.wait_for(condition)).await;
     wait.unwrap_or_else(|_| panic!("waited in vain for: {what}"))
@@ -310,7 +300,7 @@ async fn walk(cluster: &Cluster) {
     assert_eq!(a.local_files(), KEPT);
 
     // This node is expected with or without its Node; the other one must not be the second to register.
-    register(cluster, &["b", "a"]).await;
+    cluster.register(&["b", "a"]).await;
     let standing = stands(&mut first, "two Nodes", |now| now.note == Some(Note::Waiting)).await;
     assert_eq!(standing.missing, ["b"]);
     let closed = |now: &Standing| now.note == Some(Note::Closed);
@@ -319,7 +309,7 @@ async fn walk(cluster: &Cluster) {
     stands(&mut second, "the close, seen by b", closed).await;
     gone(&a, &b).await;
 
-    register(cluster, &["c"]).await;
+    cluster.register(&["c"]).await;
     assert_eq!(c.sync().await.unwrap().note, Some(Note::Closed));
     assert_eq!(c.local_files(), RETIRED, "put aside unread");
     assert_eq!(bed.document().await["nodes"]["c"], serde_json::Value::Null);

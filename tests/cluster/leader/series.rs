@@ -33,11 +33,7 @@ pub(super) async fn do_not_grow_with_objects(cluster: &Cluster, operator: &Opera
         wait_for("the stack to be as declared", PASSES, live)
     };
     // Without a control-plane Node nobody knows who has to contribute to the inventory, and pruning waits.
-    cluster
-        .apply(
-            "apiVersion: v1\nkind: Node\nmetadata: {name: one, labels: {node-role.kubernetes.io/control-plane: ''}}\n",
-        )
-        .await;
+    cluster.register(&["one"]).await;
     write(0..3, "1");
     live(3).await;
     write(0..2, "2");

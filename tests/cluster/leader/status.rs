@@ -74,12 +74,7 @@ async fn the_status_tells_what_is_known_and_what_is_not() {
     let found = document(&kubeconfig).await;
     assert_eq!((&found["leader"], &found["term"]), (&Value::Null, &Value::Null));
 
-    let node = |name: &str| {
-        format!(
-            "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{node-role.kubernetes.io/control-plane: ''}}}}\n"
-        )
-    };
-    cluster.apply(&format!("{}---\n{}", node("one"), node("gone"))).await;
+    cluster.register(&["one", "gone"]).await;
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(folder.path().join("manifests/s")).unwrap();
     let declared = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: default}\n";

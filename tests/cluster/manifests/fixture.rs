@@ -212,11 +212,7 @@ impl<'c> Fixture<'c> {
     }
 
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> String {
-        let arguments: Vec<&str> = ["-n", &self.namespace]
-            .into_iter()
-            .chain(arguments.iter().copied())
-            .collect();
-        self.cluster.kubectl(&arguments).await
+        self.cluster.kubectl_in(&self.namespace, arguments).await
     }
 
     /// The ConfigMaps of the namespace that a test made, by name with their UIDs.

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use stratum::controllers::cluster::CONTROL_PLANE_LABEL;
 use stratum::host::assets::{Source, Tool};
 use stratum::host::atomic_file::{self, Access};
 use stratum::host::child::{Finished, Program};
@@ -128,6 +129,20 @@ impl Cluster {
             finished.exit
         );
         String::from_utf8(finished.stdout).unwrap()
+    }
+
+    /// Runs kubectl in a namespace, otherwise as [`Cluster::kubectl`].
+    pub(crate) async fn kubectl_in(&self, namespace: &str, arguments: &[&str]) -> String {
+        self.kubectl(&[&["-n", namespace], arguments].concat()).await
+    }
+
+    /// Registers Nodes that are labelled as control plane.
+    pub(crate) async fn register(&self, names: &[&str]) {
+        let node = |name: &&str| {
+            format!("apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{{CONTROL_PLANE_LABEL}: ''}}}}\n")
+        };
+        self.apply(&names.iter().map(node).collect::<Vec<_>>().join("---\n"))
+            .await;
     }
 
     /// Runs kubectl with somebody's credential, feeding it `input`; a failure is the caller's to judge.
