@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use jiff::Timestamp;
 use serde::Deserialize;
+use serde_json::Value;
 
 /// A user whose requests are not logged: who fills a cluster.
 pub(crate) const LOADER: &str = "loader";
@@ -39,6 +40,9 @@ pub(crate) struct Event {
     #[serde(default)]
     pub(crate) object_ref: ObjectReference,
     response_status: Option<Status>,
+    /// What was sent, where the policy keeps it.
+    #[serde(default)]
+    pub(crate) request_object: Value,
     /// When the request came.
     #[serde(rename = "requestReceivedTimestamp")]
     pub(crate) received: Timestamp,
