@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use backon::{BackoffBuilder, ExponentialBuilder};
 use kube::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -17,11 +16,11 @@ use crate::reconcilers::inventory::records::{self, DocumentError, Documents, Too
 /// The ConfigMap's name.
 pub const NAME: &str = "stratum-addon-inventory";
 
-/// The first wait after a lost race; it doubles up to [`LAST_WAIT`], each with jitter.
-const FIRST_WAIT: Duration = Duration::from_millis(20);
-const LAST_WAIT: Duration = Duration::from_millis(1300);
-/// Tries before a writer gives up. Fifty writers at one time need about nine each.
-const TRIES: usize = 60;
+/// The shortest and the longest time over which the waits after a lost race are spread.
+const SHORTEST_SPREAD: Duration = Duration::from_millis(20);
+const LONGEST_SPREAD: Duration = Duration::from_millis(1300);
+/// Tries before a writer gives up. Fifty writers at one time need three on average, and seldom eight.
+const TRIES: u32 = 60;
 
 /// Why the inventory could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -185,25 +184,19 @@ impl Store {
         term: Option<u64>,
         mut change: impl FnMut(&mut Documents) -> Result<(), StoreError> + Send,
     ) -> Result<Stored, StoreError> {
-        let mut waits = ExponentialBuilder::default()
-            .with_min_delay(FIRST_WAIT)
-            .with_max_delay(LAST_WAIT)
-            .with_max_times(TRIES)
-            .build();
         let mut known = known;
-        loop {
+        for lost in 1..=TRIES {
+            let began = clock::monotonic();
             let stored = match known.take() {
                 Some(stored) => stored,
                 None => self.load().await?,
             };
-            match self.swap(stored, term, &mut change).await? {
-                Some(written) => return Ok(written),
-                None => {
-                    let wait = waits.next().ok_or(StoreError::Contended)?;
-                    clock::sleep(wait.mul_f64(entropy::fraction())).await;
-                }
+            if let Some(written) = self.swap(stored, term, &mut change).await? {
+                return Ok(written);
             }
+            clock::sleep(spread(began.elapsed(), lost).mul_f64(entropy::fraction())).await;
         }
+        Err(StoreError::Contended)
     }
 
     /// One try; `None` when another writer was faster.
@@ -256,9 +249,32 @@ impl Store {
     }
 }
 
+/// The time over which to spread the next try, after so many lost ones, the last of which took `took`.
+///
+/// How long a try took tells how many others there are: an API server asked by fifty answers each of them late. So two
+/// writers are done at once, and fifty do not meet again and again until a fixed first wait has doubled often enough.
+fn spread(took: Duration, lost: u32) -> Duration {
+    let first = took.saturating_mul(4).max(SHORTEST_SPREAD).as_secs_f64();
+    let growth = 1.5_f64.powi(i32::try_from(lost.saturating_sub(1)).unwrap_or(i32::MAX));
+    Duration::try_from_secs_f64(first * growth).map_or(LONGEST_SPREAD, |spread| spread.min(LONGEST_SPREAD))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_waits_follow_how_slow_the_lost_try_was_and_grow_to_a_limit() {
+        let milliseconds = |took, lost| spread(Duration::from_millis(took), lost).as_millis();
+        assert_eq!(milliseconds(0, 1), 20, "never all at once");
+        assert_eq!(milliseconds(10, 1), 40);
+        assert_eq!(milliseconds(10, 2), 60);
+        assert_eq!(milliseconds(10, 3), 90);
+        assert_eq!(milliseconds(200, 1), 800);
+        assert_eq!(milliseconds(200, 3), 1300);
+        assert_eq!(milliseconds(60_000, TRIES), 1300);
+        assert_eq!(spread(Duration::MAX / 8, u32::MAX), LONGEST_SPREAD);
+    }
 
     #[test]
     fn what_others_put_into_the_config_map_is_written_back() {
