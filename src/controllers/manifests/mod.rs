@@ -7,6 +7,7 @@
 mod act;
 mod bundled;
 mod delete;
+mod drift;
 mod observe;
 pub mod preview;
 mod prune;

@@ -1,8 +1,7 @@
 //! Reads the folder and the cluster into an [`Observed`].
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
@@ -13,14 +12,12 @@ use crate::controllers::concern::chain;
 use crate::controllers::inventory::store::{StoreError, Stored};
 use crate::host::clock;
 use crate::host::folder::{Listing, SourceFile};
-use crate::reconcilers::manifests::STACK_LABEL;
-use crate::reconcilers::manifests::memory::{Drift, LiveObject, drift};
 use crate::reconcilers::manifests::report::RefusalReason;
-use crate::reconcilers::manifests::resolve::{Resolution, Resolved, resolve};
+use crate::reconcilers::manifests::resolve::{Resolution, resolve};
 use crate::reconcilers::manifests::resources::ResourceMap;
 use crate::reconcilers::manifests::source::sentinels::{DnsName, Host, Sentinel};
 use crate::reconcilers::manifests::source::{Declared, SentinelValues, sentinels_in};
-use crate::reconcilers::object::{GroupResource, ObjectId, StackName};
+use crate::reconcilers::object::StackName;
 
 /// Where the API server's address for workloads stands.
 const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
@@ -191,77 +188,6 @@ impl Manifests {
         state.served = Some(Arc::clone(&served));
         Ok(served)
     }
-
-    /// Lists the resources whose turn it is and forgets what no longer is as it was applied, so that it is sent again. The
-    /// turns are spread over the resync window. In the first pass of a process the list tells changed objects from
-    /// unchanged ones.
-    async fn look_for_drift(&self, observed: &mut Observed) -> Result<(), Error> {
-        let Observed {
-            state,
-            resolution,
-            live,
-            now,
-            own,
-            ..
-        } = observed;
-        let resources: BTreeSet<&GroupResource> = resolution.wanted.iter().map(|object| &object.id.resource).collect();
-        state.resync.retain(|resource, _| resources.contains(resource));
-        let turns: BTreeSet<&GroupResource> = resources
-            .iter()
-            .copied()
-            .filter(|resource| state.resync.get(resource).is_none_or(|at| at <= now))
-            .collect();
-        if turns.is_empty() {
-            return Ok(());
-        }
-        let mut due: BTreeMap<GroupResource, Vec<Arc<Resolved>>> = BTreeMap::new();
-        for object in &resolution.wanted {
-            let resource = &object.id.resource;
-            let known =
-                state.memory.applied(&object.id).is_some() || own.contains_key(&object.id) || object.stack.is_none();
-            if turns.contains(resource) && known {
-                due.entry(resource.clone()).or_default().push(Arc::clone(object));
-            }
-        }
-        let window = self.settings.resync;
-        for (index, resource) in resources.iter().enumerate() {
-            if turns.contains(resource) {
-                let first = !state.resync.contains_key(*resource);
-                state.resync.insert(
-                    (*resource).clone(),
-                    next_turn(*now, window, index, resources.len(), first),
-                );
-            }
-        }
-        for (resource, objects) in due {
-            let Some(served) = state
-                .served
-                .as_ref()
-                .and_then(|served| served.preferred(&resource).ok().cloned())
-            else {
-                continue;
-            };
-            let mut found = BTreeMap::new();
-            if objects.iter().any(|object| object.stack.is_some()) {
-                found = cluster::list(&self.client, &served, None, Some(STACK_LABEL))
-                    .await
-                    .map_err(Error::Cluster)?;
-            }
-            for object in objects {
-                if !found.contains_key(&object.id)
-                    && (object.stack.is_none() || state.memory.applied(&object.id).is_some())
-                {
-                    let looked = cluster::look(&self.client, &object.id, &object.version)
-                        .await
-                        .map_err(Error::Cluster)?;
-                    found.extend(looked.map(|live| (object.id.clone(), live)));
-                }
-                forget_if_drifted(state, &object, found.get(&object.id));
-                live.extend(found.remove_entry(&object.id));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// Whether something is refused that the API server may serve by now.
@@ -272,27 +198,4 @@ fn lacks_discovery(resolution: &Resolution) -> bool {
             RefusalReason::UnknownKind | RefusalReason::GroupUnavailable
         )
     })
-}
-
-fn forget_if_drifted(state: &mut State, object: &Resolved, live: Option<&LiveObject>) {
-    let id: &ObjectId = &object.id;
-    if let Some(applied) = state.memory.applied(id) {
-        match drift(applied, object, live) {
-            Drift::None => {}
-            Drift::Gone | Drift::Replaced | Drift::Changed => state.memory.forget(id),
-        }
-    }
-}
-
-/// When a resource is compared next: its own place in the window at first, a window later from then on.
-fn next_turn(now: Timestamp, window: Duration, index: usize, of: usize, first: bool) -> Timestamp {
-    let share = if first {
-        #[expect(clippy::cast_precision_loss, reason = "a count of resources is far below 2^52")]
-        let place = (index + 1) as f64 / of.max(1) as f64;
-        window.mul_f64(place)
-    } else {
-        window
-    };
-    let share = SignedDuration::try_from(share).unwrap_or(SignedDuration::from_secs(300));
-    now.checked_add(share).unwrap_or(now)
 }

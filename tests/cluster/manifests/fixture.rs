@@ -68,6 +68,11 @@ impl<'c> Fixture<'c> {
         Self::with(cluster, purpose, RESYNC, None).await
     }
 
+    /// On a control plane of the test's own, comparing with it again after so long.
+    pub(crate) async fn on_with_resync(cluster: &'c Cluster, purpose: &str, resync: Duration) -> Self {
+        Self::with(cluster, purpose, resync, None).await
+    }
+
     /// The namespace is also the operator's system namespace: its inventory is its own.
     async fn with(cluster: &'c Cluster, purpose: &str, resync: Duration, max_share: Option<f64>) -> Self {
         let namespace = cluster.namespace(purpose).await;

@@ -105,11 +105,12 @@ async fn nothing_is_pruned_while_a_group_that_is_declared_does_not_answer() {
     );
 }
 
-/// The operator that runs on knows the group from before; it, too, prunes nothing of it, and goes on by itself.
+/// The operator that runs on knows the group from before; it, too, prunes nothing of it, and goes on by itself. It cannot
+/// compare the group with its files, and compares all others.
 #[tokio::test]
 async fn an_operator_that_runs_on_keeps_what_it_cannot_see() {
     let cluster = Cluster::dedicated(Options::default()).await;
-    let fixture = Fixture::on(&cluster, "running").await;
+    let fixture = Fixture::on_with_resync(&cluster, "running", Duration::from_millis(1)).await;
     fixture.write(
         "s/a.yaml",
         &format!("{}---\n{}---\n{}", definition(), widget("w"), widget("x")),
@@ -117,6 +118,10 @@ async fn an_operator_that_runs_on_keeps_what_it_cannot_see() {
     fixture.write("t/a.yaml", &config_maps(&["a"]));
     assert_eq!(fixture.pass().await.total().created, 4);
     break_group(&cluster).await;
+    fixture.kubectl(&["delete", "configmap", "a"]).await;
+    fixture.write("t/b.yaml", &config_maps(&["b"]));
+    assert_eq!(fixture.pass().await.total().created, 2);
+    assert_eq!(fixture.names().await, ["a", "b"]);
     fixture.write("s/a.yaml", &format!("{}---\n{}", definition(), widget("w")));
     let report = fixture.pass().await;
     assert_eq!(report.total().pruned, 0, "{report:?}");
