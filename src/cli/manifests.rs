@@ -14,7 +14,7 @@ use crate::controllers::inventory::store::Store;
 use crate::controllers::manifests::preview::{Change, Preview};
 use crate::controllers::manifests::{Manifests, Settings};
 use crate::controllers::operator::{RESYNC, SYSTEM_NAMESPACE};
-use crate::controllers::status;
+use crate::controllers::status::{self, Told};
 use crate::host::clock;
 use crate::host::layout::{Identity, Layout};
 use crate::reconcilers::inventory::confirmation::{Confirmation, confirm};
@@ -145,13 +145,14 @@ fn table(preview: &Preview) -> String {
 
 async fn list(common: &Common) -> anyhow::Result<Exit> {
     let client = common.client().await?;
-    let statuses = status::read(&client, SYSTEM_NAMESPACE).await?.instances;
+    let Told { instances, unreadable } = status::read(&client, SYSTEM_NAMESPACE).await?;
     let stored = Store::new(client, SYSTEM_NAMESPACE).load().await?;
     if common.output == Output::Json {
         let inventory = stored.documents.inventory;
         let all = serde_json::json!({
-            "instances": statuses,
+            "instances": instances,
             "inventory": inventory,
+            "unreadable": unreadable,
         });
         printer::stdout(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
         return Ok(Exit::Done);
@@ -168,7 +169,7 @@ async fn list(common: &Common) -> anyhow::Result<Exit> {
             let _ = writeln!(out, "{stack}: {objects} objects recorded");
         }
     }
-    for (node, status) in &statuses {
+    for (node, status) in &instances {
         let Some(last) = &status.manifests else { continue };
         let term = status.term.map(|term| format!(", term {term}")).unwrap_or_default();
         let _ = writeln!(
@@ -178,7 +179,8 @@ async fn list(common: &Common) -> anyhow::Result<Exit> {
         );
         out.push_str(&report::table(last));
     }
-    if statuses.is_empty() {
+    out.push_str(&report::unreadable(&unreadable));
+    if instances.is_empty() && unreadable.is_empty() {
         out.push_str("no instance has told of a pass yet\n");
     }
     printer::stdout(&out)?;

@@ -1,7 +1,10 @@
 //! A pass as a person reads it.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use crate::controllers::operator::SYSTEM_NAMESPACE;
+use crate::controllers::status;
 use crate::reconcilers::manifests::report::{Counts, Report};
 
 /// The table of a report: a line for each stack, then every refusal, what stays, and why pruning waits.
@@ -38,6 +41,18 @@ pub fn table(report: &Report) -> String {
         let _ = writeln!(out, "not pruned: {suspended}");
     }
     out
+}
+
+/// A line for each node whose status cannot be read.
+#[must_use]
+pub fn unreadable(problems: &BTreeMap<String, String>) -> String {
+    let line = |(node, problem): (&String, &String)| {
+        format!(
+            "\n{node}  its key of ConfigMap {SYSTEM_NAMESPACE}/{} cannot be read: {problem}; it is written anew at that node's next news\n",
+            status::NAME
+        )
+    };
+    problems.iter().map(line).collect()
 }
 
 /// How loose files, which belong to no stack, are called in a table.

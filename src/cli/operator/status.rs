@@ -28,7 +28,7 @@ use crate::reconcilers::inventory::migration::{LocalRecord, Note, Observed, deci
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
     /// The kubeconfig of an administrator [default: /var/lib/stratum/kubeconfig/admin.conf]
-    #[arg(long = "admin-kubeconfig", value_name = "FILE")]
+    #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
@@ -165,13 +165,7 @@ fn table(page: &Page) -> String {
             out.push_str(&report::table(last));
         }
     }
-    for (node, problem) in unreadable {
-        let _ = writeln!(
-            out,
-            "\n{node}  its key of ConfigMap {SYSTEM_NAMESPACE}/{} cannot be read: {problem}; it is written anew at that node's next news",
-            status::NAME
-        );
-    }
+    out.push_str(&report::unreadable(unreadable));
     out
 }
 

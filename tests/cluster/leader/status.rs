@@ -30,10 +30,13 @@ struct Answer {
 }
 
 async fn status(kubeconfig: &Path, more: &[&str]) -> Answer {
+    ask(kubeconfig, &[&["operator", "status"], more].concat()).await
+}
+
+async fn ask(kubeconfig: &Path, command: &[&str]) -> Answer {
     let program = Program::new(stratum())
-        .arguments(["operator", "status", "--admin-kubeconfig"])
-        .arguments([kubeconfig.as_os_str().to_owned()])
-        .arguments(more.iter().copied());
+        .arguments(command.iter().copied())
+        .arguments(["--kubeconfig".as_ref(), kubeconfig.as_os_str()]);
     let finished = tokio::time::timeout(Duration::from_secs(40), program.run(Vec::new()))
         .await
         .unwrap()
@@ -105,22 +108,19 @@ async fn the_status_tells_what_is_known_and_what_is_not() {
     }
 
     // The operator says its part; what a hand broke beside it is named, and hides nothing else.
-    for (name, patch) in [
-        ("stratum-operator-status", r#"{"data":{"two":"junk"}}"#),
-        ("stratum-addon-inventory", r#"{"data":{"inventory":"{\"nodes\":7}"}}"#),
-    ] {
-        let arguments = [
-            "-n",
-            "kube-system",
-            "patch",
-            "configmap",
-            name,
-            "--type=merge",
-            "-p",
-            patch,
-        ];
-        cluster.kubectl(&arguments).await;
-    }
+    let patch = async |name: &str, patch: &str| {
+        let arguments = ["patch", "configmap", name, "--type=merge", "-p", patch];
+        cluster.kubectl_in("kube-system", &arguments).await
+    };
+    let unreadable = "\ntwo  its key of ConfigMap kube-system/stratum-operator-status cannot be read: ";
+    patch("stratum-operator-status", r#"{"data":{"two":"junk"}}"#).await;
+    let listed = ask(&kubeconfig, &["manifests", "list"]).await;
+    assert!(
+        listed.stdout.contains(unreadable) && listed.stdout.contains("\nlast pass on one at "),
+        "{}",
+        listed.stdout
+    );
+    patch("stratum-addon-inventory", r#"{"data":{"inventory":"{\"nodes\":7}"}}"#).await;
     let found = document(&kubeconfig).await;
     assert!(
         found["unreadable"]["two"].as_str().unwrap().contains("line 1"),
@@ -139,10 +139,7 @@ async fn the_status_tells_what_is_known_and_what_is_not() {
     );
     let broken = page(&kubeconfig).await;
     assert!(broken.contains("\ninventory  key \"inventory\": nodes: "), "{broken}");
-    assert!(
-        broken.contains("\ntwo  its key of ConfigMap kube-system/stratum-operator-status cannot be read: "),
-        "{broken}"
-    );
+    assert!(broken.contains(unreadable), "{broken}");
 
     operator.stop().await;
     let released = document(&kubeconfig).await;
