@@ -5,7 +5,7 @@ use rcgen::{BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa
 
 use super::certificate::{self, Certificate};
 use super::key::{self, Key, Serial};
-use super::{BACKDATE, date};
+use super::{BACKDATE, date, hexadecimal};
 
 /// How long a new authority lives: ten years of 365 days.
 pub const LIFETIME: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
@@ -50,12 +50,7 @@ impl Authority {
     /// # Errors
     /// When the certificate cannot be built.
     pub fn make(name: &str, key: Key, serial: Serial, now: Timestamp) -> Result<Self, Error> {
-        let digits: String = serial
-            .bytes()
-            .iter()
-            .take(4)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digits: String = hexadecimal(serial.bytes()).chars().take(8).collect();
         let mut distinguished_name = DistinguishedName::new();
         distinguished_name.push(DnType::CommonName, format!("{name}-{digits}"));
         let mut params = CertificateParams::default();

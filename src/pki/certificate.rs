@@ -239,7 +239,7 @@ fn timestamp(seconds: i64) -> Result<Timestamp, Error> {
     Timestamp::from_second(seconds).map_err(|error| Error::Parse(Box::new(error)))
 }
 
-fn alternative_name(name: &GeneralName<'_>) -> AlternativeName {
+pub(super) fn alternative_name(name: &GeneralName<'_>) -> AlternativeName {
     match name {
         GeneralName::DNSName(name) => AlternativeName::dns(*name),
         GeneralName::IPAddress(bytes) => match (<[u8; 4]>::try_from(*bytes), <[u8; 16]>::try_from(*bytes)) {

@@ -2,7 +2,7 @@
 //!
 //! Nothing here reads a clock, a file or the network, and nothing internal is imported. Keys and serial numbers are made
 //! in one leaf file, [`key`]; an [`authority`] signs what a [`leaf`] request asks for; a [`certificate`] is the parsed
-//! view of what came out, or of what was found.
+//! view of what came out, or of what was found; a [`signing_request`] is what somebody else asks for.
 
 pub mod authority;
 pub mod certificate;
@@ -10,6 +10,7 @@ mod der;
 pub mod key;
 pub mod leaf;
 pub mod name;
+pub mod signing_request;
 
 #[cfg(test)]
 mod tests;
@@ -24,4 +25,10 @@ pub const BACKDATE: jiff::SignedDuration = jiff::SignedDuration::from_mins(5);
 fn date(at: Timestamp) -> OffsetDateTime {
     // Every jiff timestamp lies in the years `time` knows.
     OffsetDateTime::from_unix_timestamp(at.as_second()).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+/// Bytes as lower-case hexadecimal digits.
+#[must_use]
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,9 +1,10 @@
 //! One file or folder per concern: what was observed, the pure decision, and the plan it returns.
 //!
-//! No client, no clock, no filesystem, no `async`. Concerns never import one another; what they share is a value in
-//! [`object`].
+//! No client, no clock, no filesystem, no `async`. Concerns never import one another; what they share are the values
+//! in [`object`] and [`host_name`].
 
 pub mod election;
+pub mod host_name;
 pub mod inventory;
 pub mod manifests;
 pub mod object;

@@ -12,10 +12,11 @@ use crate::controllers::concern::chain;
 use crate::controllers::inventory::store::{StoreError, Stored};
 use crate::host::clock;
 use crate::host::folder::{Listing, SourceFile};
+use crate::reconcilers::host_name::{DnsName, Host};
 use crate::reconcilers::manifests::report::RefusalReason;
 use crate::reconcilers::manifests::resolve::{Resolution, resolve};
 use crate::reconcilers::manifests::resources::ResourceMap;
-use crate::reconcilers::manifests::source::sentinels::{DnsName, Host, Sentinel};
+use crate::reconcilers::manifests::source::sentinels::Sentinel;
 use crate::reconcilers::manifests::source::{Declared, SentinelValues, sentinels_in};
 use crate::reconcilers::object::StackName;
 

@@ -131,7 +131,7 @@ mod tests {
 
     use super::*;
     use crate::host::folder::Folder;
-    use crate::reconcilers::manifests::source::sentinels::DnsName;
+    use crate::reconcilers::host_name::DnsName;
 
     /// What is kept is given again for the same listing, values and left-out stacks, and made anew for any other.
     #[test]

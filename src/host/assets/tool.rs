@@ -4,6 +4,8 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+use crate::pki::hexadecimal;
+
 /// Version of kube-apiserver and kubectl; the module file pins the same.
 pub const KUBERNETES_VERSION: &str = "1.37.2";
 /// Version of etcd and etcdctl; the module file pins the same.
@@ -116,8 +118,8 @@ impl Module {
     /// What it builds depends on nothing else than what this covers, so a folder named after it is never stale.
     pub(super) fn digest(self) -> String {
         let parts = [self.definition(), self.sums(), &self.linker_flags()];
-        let digest = Sha256::digest(parts.join("\0"));
-        digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+        let digest = hexadecimal(&Sha256::digest(parts.join("\0")));
+        digest.chars().take(16).collect()
     }
 }
 

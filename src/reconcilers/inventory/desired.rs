@@ -10,6 +10,7 @@ use semver::Version;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
+use crate::pki::hexadecimal;
 use crate::reconcilers::object::StackName;
 
 /// The document under the key `desired`.
@@ -78,7 +79,7 @@ pub fn digest<P: AsRef<str>, B: AsRef<[u8]>>(files: impl IntoIterator<Item = (P,
             hash.update(part);
         }
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+    hexadecimal(&hash.finalize())
 }
 
 /// Whether the bundled stacks of a folder are the ones that were staged.

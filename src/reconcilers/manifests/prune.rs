@@ -13,6 +13,7 @@ use super::memory::LiveObject;
 use super::rank::prune_rank;
 use super::report::{KeptReason, Suspension};
 use super::resolve::is_protected;
+use crate::pki::hexadecimal;
 use crate::reconcilers::object::{ObjectId, StackName, Uid};
 
 /// Namespaces that Kubernetes itself makes; never pruned, whatever the record says.
@@ -70,7 +71,7 @@ pub fn plan_digest(objects: &[&ObjectId]) -> PlanDigest {
         hash.update(id.to_string());
         hash.update([b'\n']);
     }
-    PlanDigest(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    PlanDigest(hexadecimal(&hash.finalize()))
 }
 
 /// Whether a pass with these candidates may delete at all.

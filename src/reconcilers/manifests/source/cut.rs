@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::documents::{LineKind, line_kind};
+use crate::pki::hexadecimal;
 
 /// What is remembered of one document of a file, across restarts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +37,7 @@ pub fn digests(bytes: &[u8]) -> Vec<DocumentDigest> {
     pieces(bytes)
         .into_iter()
         .map(|piece| DocumentDigest {
-            sha256: Sha256::digest(piece).iter().map(|b| format!("{b:02x}")).collect(),
+            sha256: hexadecimal(&Sha256::digest(piece)),
             length: piece.len() as u64,
         })
         .collect()

@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use strum::IntoEnumIterator;
 
 use super::{SourceError, SourceErrorKind};
+use crate::reconcilers::host_name::{DnsName, Host};
 
 const OPEN: &str = "@stratum:";
 
@@ -44,66 +45,6 @@ pub enum Sentinel {
     StorageDefault,
 }
 
-/// A DNS name of lower-case labels: nothing in it can change the structure of a YAML document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DnsName(String);
-
-/// Why a text is no DNS name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a DNS name (lower-case letters, digits and '-', labels of 1 to 63 separated by '.')")]
-pub struct NotADnsName(String);
-
-impl DnsName {
-    /// Checks a name. One final dot is dropped.
-    ///
-    /// # Errors
-    /// [`NotADnsName`] for anything that RFC 1123 does not call a host name, upper case included.
-    pub fn new(name: &str) -> Result<Self, NotADnsName> {
-        let bare = name.strip_suffix('.').unwrap_or(name);
-        let label = |l: &str| {
-            (1..=63).contains(&l.len())
-                && l.bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-                && !l.starts_with('-')
-                && !l.ends_with('-')
-        };
-        if bare.len() <= 253 && bare.split('.').all(label) {
-            Ok(Self(bare.to_owned()))
-        } else {
-            Err(NotADnsName(name.to_owned()))
-        }
-    }
-
-    /// The name.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// A host: an address or a DNS name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Host {
-    /// An address.
-    Address(IpAddr),
-    /// A name.
-    Name(DnsName),
-}
-
-impl Host {
-    /// Reads an address (IPv6 with or without brackets) or a DNS name.
-    ///
-    /// # Errors
-    /// [`NotADnsName`] if it is neither.
-    pub fn new(text: &str) -> Result<Self, NotADnsName> {
-        let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-        match bare.parse() {
-            Ok(address) => Ok(Self::Address(address)),
-            Err(_) => DnsName::new(text).map(Self::Name),
-        }
-    }
-}
-
 /// What the cluster state resolves; `None` refuses the files that need it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentinelValues {
@@ -128,11 +69,11 @@ impl SentinelValues {
         match sentinel {
             Sentinel::ApiserverHost => self.apiserver_host.as_ref().map(|host| match host {
                 Host::Address(address) => address.to_string(),
-                Host::Name(name) => name.0.clone(),
+                Host::Name(name) => name.as_str().to_owned(),
             }),
             Sentinel::ApiserverPort => self.apiserver_port.map(|v| v.to_string()),
             Sentinel::ClusterDns => self.cluster_dns.map(|v| v.to_string()),
-            Sentinel::ClusterDomain => self.cluster_domain.as_ref().map(|v| v.0.clone()),
+            Sentinel::ClusterDomain => self.cluster_domain.as_ref().map(|v| v.as_str().to_owned()),
             Sentinel::DualStack => self.dual_stack.map(|v| v.to_string()),
             Sentinel::StorageDefault => self.storage_default.map(|v| v.to_string()),
         }
