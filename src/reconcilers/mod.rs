@@ -3,6 +3,7 @@
 //! No client, no clock, no filesystem, no `async`. Concerns never import one another; what they share are the values
 //! in [`object`] and [`host_name`].
 
+pub mod csr;
 pub mod election;
 pub mod host_name;
 pub mod inventory;

@@ -1,0 +1,198 @@
+//! What the cluster remembers of a node's name: which Node has it, who claimed it, until when its certificate lives, and
+//! which addresses it was the first to have.
+//!
+//! A kubelet writes the addresses in its own Node's status, so they prove nothing by themselves. What was recorded for one
+//! node is therefore not granted to another: the later one waits, so that a hostile node cannot take what its victim has.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{NODE_USER, Request};
+use crate::reconcilers::host_name::Host;
+use crate::reconcilers::object::Uid;
+
+/// The record of one name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Identity {
+    /// The UID of the Node that has, or had last, the name; none before it registers.
+    #[serde(default, rename = "nodeUID", skip_serializing_if = "Option::is_none")]
+    pub node_uid: Option<Uid>,
+    /// The bootstrap request that claimed the name; none for a Node that was there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claim: Option<Claim>,
+    /// Until when a client certificate of this name can live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<CertificateEnd>,
+    /// The addresses and host names of the Node, with when each was first seen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<Recorded>,
+}
+
+/// Who claimed a name, and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Claim {
+    /// The user: the bootstrap token.
+    pub requester: String,
+    /// The CertificateSigningRequest's name.
+    pub request: String,
+    /// Its UID.
+    #[serde(rename = "requestUID")]
+    pub request_uid: Uid,
+    /// SHA-256 of its public key, hexadecimal.
+    pub key: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// The end of a client certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CertificateEnd {
+    /// Its last second.
+    pub not_after: Timestamp,
+    /// Whether that is the latest it can be, since nobody here has seen the certificate.
+    pub assumed: bool,
+}
+
+/// One address of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recorded {
+    /// The address or host name, in the form of [`Host::compared`].
+    pub address: String,
+    /// When it was first in the Node's status.
+    pub first_seen: Timestamp,
+}
+
+/// A Node as identities follow it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// Its UID.
+    pub uid: Uid,
+    /// Its name.
+    pub name: String,
+    /// Whether it runs a control plane.
+    pub controller: bool,
+    /// `status.addresses`, in their order.
+    pub addresses: Vec<Host>,
+}
+
+/// The record after a look at its Node; `None` when it says that already.
+///
+/// A Node that is there without a record is adopted, and its certificate assumed to live as long as one can. Addresses
+/// that the Node has given up are forgotten, so that another may have them; one that tells none at all (it is starting)
+/// keeps what it had.
+#[must_use]
+pub fn follow(known: Option<&Identity>, node: &NodeView, latest_end: Timestamp, now: Timestamp) -> Option<Identity> {
+    let mut identity = known.cloned().unwrap_or_default();
+    identity.node_uid = Some(node.uid.clone());
+    if identity.certificate.is_none() {
+        identity.certificate = Some(CertificateEnd {
+            not_after: latest_end,
+            assumed: true,
+        });
+    }
+    if !node.addresses.is_empty() {
+        let first_seen: BTreeMap<&str, Timestamp> = known
+            .into_iter()
+            .flat_map(|known| &known.addresses)
+            .map(|recorded| (recorded.address.as_str(), recorded.first_seen))
+            .collect();
+        let mut addresses: Vec<Recorded> = Vec::new();
+        for host in &node.addresses {
+            let address = host.to_string();
+            if addresses.iter().all(|recorded| recorded.address != address) {
+                addresses.push(Recorded {
+                    first_seen: first_seen.get(address.as_str()).copied().unwrap_or(now),
+                    address,
+                });
+            }
+        }
+        identity.addresses = addresses;
+    }
+    (known != Some(&identity)).then_some(identity)
+}
+
+impl Identity {
+    /// The record after `request` claimed the name. It is written before the request is approved, so that the certificate
+    /// is counted with even when nobody sees it issued.
+    #[must_use]
+    pub fn claimed_by(known: Option<&Self>, request: &Request, key: String, now: Timestamp) -> Self {
+        Self {
+            node_uid: None,
+            claim: Some(Claim {
+                requester: request.requester.clone(),
+                request: request.name.clone(),
+                request_uid: request.uid.clone(),
+                key,
+                at: now,
+            }),
+            certificate: Some(CertificateEnd {
+                not_after: request.latest_end(now),
+                assumed: true,
+            }),
+            addresses: known.map(|known| known.addresses.clone()).unwrap_or_default(),
+        }
+    }
+
+    /// The record after a client certificate of its name was seen; `None` when it changes nothing.
+    #[must_use]
+    pub fn after_certificate(&self, not_after: Timestamp) -> Option<Self> {
+        let known = self.certificate.as_ref();
+        // An assumed end gives way to the real one. Of two real ones the later counts: both certificates live.
+        let later = known.is_none_or(|known| known.assumed || known.not_after < not_after);
+        later.then(|| Self {
+            certificate: Some(CertificateEnd {
+                not_after,
+                assumed: false,
+            }),
+            ..self.clone()
+        })
+    }
+
+    /// Who has the name, for a person.
+    #[must_use]
+    pub fn holder(&self, name: &str) -> String {
+        self.claim
+            .as_ref()
+            .map_or_else(|| format!("{NODE_USER}{name}"), |claim| claim.requester.clone())
+    }
+}
+
+/// Who had each address first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders(BTreeMap<String, BTreeMap<String, Timestamp>>);
+
+impl Holders {
+    /// Takes a name's record in, or a newer one in its place.
+    pub fn insert(&mut self, name: &str, identity: &Identity) {
+        self.remove(name);
+        for recorded in &identity.addresses {
+            self.0
+                .entry(recorded.address.clone())
+                .or_default()
+                .insert(name.to_owned(), recorded.first_seen);
+        }
+    }
+
+    /// Forgets a name.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|_, names| {
+            names.remove(name);
+            !names.is_empty()
+        });
+    }
+
+    /// The name that had an address first. Two at the same moment are told apart by their names, so that all instances
+    /// agree.
+    #[must_use]
+    pub fn holder(&self, host: &Host) -> Option<&str> {
+        let names = self.0.get(&host.to_string())?;
+        let first = names.iter().min_by_key(|(name, at)| (**at, *name))?;
+        Some(first.0)
+    }
+}
