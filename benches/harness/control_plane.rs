@@ -12,8 +12,13 @@ use stratum::host::dev_plane::{DevPlane, Settings};
 
 use super::api::{APPLY, Api, Call};
 use super::audit::{Log, Requests};
+use super::binaries::eventually;
 use super::credentials::{Credentials, Pair};
 use super::process;
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// The kind the operator keeps its memory of node names in, which it waits for.
+const IDENTITIES: &str = include_str!("../../deploy/bootstrap/nodeidentities.yaml");
 
 /// A control plane; dropping it ends it.
 pub(crate) struct ControlPlane {
@@ -65,6 +70,14 @@ impl ControlPlane {
             .parse()?;
         let api = Api::connect(address, &credentials, "bench").await?;
         api.namespace("kube-system").await?;
+        let path = format!("{DEFINITIONS}/nodeidentities.stratum.ciq.com?fieldManager=bench");
+        api.call(Call::new(Method::PATCH, path).body(APPLY, IDENTITIES)).await?;
+        let served = async || {
+            let list = Call::new(Method::GET, "/apis/stratum.ciq.com/v1/nodeidentities");
+            Ok(api.send(list).await?.0.is_success().then_some(()))
+        };
+        let (limit, pace) = (Duration::from_secs(20), Duration::from_millis(50));
+        eventually("the kind NodeIdentity", limit, pace, served).await?;
         for node in nodes {
             let body = json!({"apiVersion": "v1", "kind": "Node",
                 "metadata": {"name": node, "labels": {"node-role.kubernetes.io/control-plane": ""}}});

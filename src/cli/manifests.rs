@@ -6,17 +6,17 @@ use std::path::PathBuf;
 use anyhow::bail;
 use kube::Client;
 
+use super::administrator::Administrator;
 use super::exit::Exit;
 use super::printer::{self, Output};
 use super::report;
-use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::inventory::store::Store;
 use crate::controllers::manifests::preview::{Change, Preview};
 use crate::controllers::manifests::{Manifests, Settings};
 use crate::controllers::operator::{RESYNC, SYSTEM_NAMESPACE};
 use crate::controllers::status::{self, Told};
 use crate::host::clock;
-use crate::host::layout::{Identity, Layout};
+use crate::host::layout::Layout;
 use crate::reconcilers::inventory::confirmation::{Confirmation, confirm};
 use crate::reconcilers::object::StackName;
 
@@ -45,9 +45,8 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// The kubeconfig of an administrator [default: /var/lib/stratum/kubeconfig/admin.conf]
-    #[arg(long, value_name = "FILE", env = "STRATUM_KUBECONFIG")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    administrator: Administrator,
     /// The manifests folder that is read [default: /etc/stratum/manifests]
     #[arg(long, value_name = "FOLDER", env = "STRATUM_MANIFESTS_DIR")]
     manifests_dir: Option<PathBuf>,
@@ -73,11 +72,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 
 impl Common {
     async fn client(&self) -> anyhow::Result<Client> {
-        let kubeconfig = self
-            .kubeconfig
-            .clone()
-            .unwrap_or_else(|| Layout::system().kubeconfig(Identity::Admin));
-        Ok(connection::client(&ClientSettings::new(kubeconfig, "manifests"), None).await?)
+        Ok(self.administrator.client("manifests").await?)
     }
 
     fn node(&self) -> anyhow::Result<String> {

@@ -1,11 +1,13 @@
 //! The command line: clap, one printer, exit codes. Thin: settings are resolved once, then a function of an inner
 //! layer is called.
 
+mod administrator;
 mod child_of;
 mod config;
 mod dev;
 pub mod exit;
 mod manifests;
+mod node;
 mod operator;
 pub mod printer;
 pub mod report;
@@ -47,6 +49,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Dev(arguments) => dev::run(arguments).await,
         Command::Operator(arguments) => operator::run(*arguments).await,
         Command::Manifests(arguments) => manifests::run(arguments).await,
+        Command::Node(arguments) => node::run(arguments).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "stratum", &mut text);
@@ -71,6 +74,8 @@ enum Command {
     Operator(Box<operator::Command>),
     /// See what the manifests folder would do and did, and confirm a prune
     Manifests(manifests::Arguments),
+    /// Look after what the cluster remembers of nodes
+    Node(node::Arguments),
     /// Print a completion script for a shell
     Completions {
         /// The shell

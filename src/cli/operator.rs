@@ -1,5 +1,6 @@
 //! `stratum operator`: the cluster's own controllers, as a supervised process on every controller.
 
+mod csrs;
 mod settings;
 mod status;
 
@@ -31,12 +32,15 @@ pub(super) struct Command {
 enum Verb {
     /// Show who leads, what every instance last did, and which nodes the inventory waits for
     Status(status::Arguments),
+    /// Show the certificate requests of kubelets that wait, and why
+    Csrs(csrs::Arguments),
 }
 
 /// Runs the operator, or answers a question about it.
 pub(super) async fn run(command: Command) -> anyhow::Result<Exit> {
     match command.verb {
         Some(Verb::Status(arguments)) => status::run(arguments).await,
+        Some(Verb::Csrs(arguments)) => csrs::run(arguments).await,
         None => operate(command.arguments).await,
     }
 }

@@ -3,16 +3,28 @@
 //! Everything is applied (server-side, forced), so that a binding somebody deleted is healed by doing it again. It is
 //! carried out with a short-lived `system:masters` certificate that exists in memory only (design, section 3).
 
+use std::time::Duration;
+
 use kube::Client;
 use serde_json::{Value, json};
 
-use super::cluster::{self, CONTROL_PLANE_LABEL, CallError};
+use super::cluster::{self, CONTROL_PLANE_LABEL, CallError, definitions};
 use super::hands;
+use crate::host::clock;
 use crate::reconcilers::manifests::resolve::{Resolved, resolve};
 use crate::reconcilers::manifests::source::{self, SentinelValues, SourceError};
 
-/// The bindings of the operator's two identities and of administrators.
-const RBAC: &str = include_str!("../../deploy/bootstrap/rbac.yaml");
+/// The bindings of the operator's two identities and of administrators, and the kind the operator itself writes.
+const FILES: [(&str, &str); 2] = [
+    ("bootstrap/rbac.yaml", include_str!("../../deploy/bootstrap/rbac.yaml")),
+    (
+        "bootstrap/nodeidentities.yaml",
+        include_str!("../../deploy/bootstrap/nodeidentities.yaml"),
+    ),
+];
+
+/// How long a kind may take to be served. The operator waits for it anyway.
+const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
 /// What a bootstrap writes besides the bindings.
 #[derive(Clone, Debug)]
@@ -41,21 +53,30 @@ pub enum Error {
 /// # Errors
 /// When the API server refuses or does not answer.
 pub async fn prepare(client: &Client, facts: &Facts) -> Result<(), Error> {
-    let mut declared =
-        source::parse("bootstrap/rbac.yaml", RBAC.as_bytes(), &SentinelValues::default()).map_err(Error::Bundled)?;
-    for (file, body) in [
+    let bundled = FILES.map(|(file, text)| (file, text.to_owned()));
+    let made = [
         ("node", node(facts)),
         ("kube-public", namespace("kube-public")),
         ("cluster-info", cluster_info(facts)),
-    ] {
-        let text = format!("{body}\n");
-        declared.extend(source::parse(file, text.as_bytes(), &SentinelValues::default()).map_err(Error::Bundled)?);
+    ];
+    let mut declared = Vec::new();
+    for (file, text) in bundled
+        .into_iter()
+        .chain(made.map(|(file, body)| (file, format!("{body}\n"))))
+    {
+        let objects = source::parse(file, text.as_bytes(), &SentinelValues::default());
+        declared.extend(objects.map_err(Error::Bundled)?);
     }
     let served = cluster::discover(client).await.map_err(Error::Call)?;
     let objects: Vec<_> = declared.iter().map(|object| (None, object)).collect();
     for object in resolve(&objects, &served).wanted {
         let Resolved { id, version, body, .. } = &*object;
         hands::apply(client, id, version, body).await.map_err(Error::Call)?;
+        if id.resource.resource == "customresourcedefinitions" {
+            // The operator, which watches the kind from its start, would find nothing and begin with a failure.
+            let path = cluster::object_path(id, version);
+            definitions::until_established(client, &path, clock::monotonic() + ESTABLISHED_WITHIN).await;
+        }
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 //! Reads ask for metadata only and keep only what is used of it, so that a large cluster costs little memory. Writes
 //! are in [`super::hands`]. Every answer that is not a success becomes a [`CallError`] that says what was asked for.
 
+pub(crate) mod definitions;
 mod nodes;
+pub(crate) mod pages;
 
 use std::collections::BTreeMap;
 
@@ -22,8 +24,6 @@ use crate::reconcilers::object::{ObjectId, Uid};
 
 pub use nodes::{CONTROL_PLANE_LABEL, control_plane_nodes};
 
-/// Objects in one page of a list.
-const PAGE: u32 = 500;
 /// Metadata instead of whole objects (Kubernetes API concepts, "Receiving resources as PartialObjectMetadata").
 pub(crate) const AS_METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const AS_METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
@@ -280,20 +280,6 @@ struct PartialMetadata {
     deletion_timestamp: Option<serde::de::IgnoredAny>,
 }
 
-#[derive(Debug, Deserialize)]
-struct PartialList {
-    #[serde(default)]
-    metadata: PageMetadata,
-    // Go writes an empty list as null.
-    items: Option<Vec<Partial>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-struct PageMetadata {
-    #[serde(default, rename = "continue")]
-    more: Option<String>,
-}
-
 impl PartialMetadata {
     fn into_live(self) -> LiveObject {
         LiveObject {
@@ -351,35 +337,21 @@ pub async fn list(
         &served.resource.resource,
         namespace,
     );
-    let selector = selector
-        .map(|selector| format!("&labelSelector={}", segment(selector)))
-        .unwrap_or_default();
-    let mut found = BTreeMap::new();
-    let mut more = String::new();
-    loop {
-        let page: PartialList = fetch(
-            client,
-            &format!("{path}?limit={PAGE}{selector}{more}"),
-            AS_METADATA_LIST,
-        )
-        .await?;
-        for item in page.items.unwrap_or_default() {
-            let id = ObjectId {
-                resource: served.resource.clone(),
-                namespace: item
-                    .metadata
-                    .namespace
-                    .clone()
-                    .filter(|_| served.scope == Scope::Namespaced),
-                name: item.metadata.name.clone(),
-            };
-            found.insert(id, item.metadata.into_live());
-        }
-        match page.metadata.more.filter(|token| !token.is_empty()) {
-            Some(token) => more = format!("&continue={}", segment(&token)),
-            None => return Ok(found),
-        }
-    }
+    let query = selector.map(|selector| pages::selector("labelSelector", selector));
+    let items: Vec<Partial> = pages::all(client, &path, &query.unwrap_or_default(), AS_METADATA_LIST).await?;
+    let found = items.into_iter().map(|item| {
+        let id = ObjectId {
+            resource: served.resource.clone(),
+            namespace: item
+                .metadata
+                .namespace
+                .clone()
+                .filter(|_| served.scope == Scope::Namespaced),
+            name: item.metadata.name.clone(),
+        };
+        (id, item.metadata.into_live())
+    });
+    Ok(found.collect())
 }
 
 #[cfg(test)]

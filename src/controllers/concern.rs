@@ -40,6 +40,16 @@ pub enum ConcernName {
     Manifests,
     /// This node's record in the cluster's prune inventory.
     InventorySync,
+    /// The shared watch of Nodes, which is no concern and waited for like one.
+    Nodes,
+    /// The shared watch of NodeIdentities, likewise.
+    Identities,
+    /// Requests of kubelets for serving certificates.
+    ServingCsrs,
+    /// Requests of joiners for their first client certificates.
+    BootstrapCsrs,
+    /// What is remembered of node names.
+    NodeIdentities,
 }
 
 impl ConcernName {
@@ -69,7 +79,7 @@ pub trait Failure: std::error::Error + Send + Sync + 'static {
 pub trait Concern: Send + Sync + 'static {
     /// Its name.
     const NAME: ConcernName;
-    /// How many objects of the root kind may be reconciled at one time.
+    /// How many objects of the root kind may be reconciled at one time; 0 is as many as there are.
     const CONCURRENCY: u16;
     /// The kind whose objects are reconciled.
     type Root: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + Sync + 'static;
@@ -85,6 +95,14 @@ pub trait Concern: Send + Sync + 'static {
 
     /// What wakes all roots besides their own changes.
     fn triggers(&self) -> BoxStream<'static, ()>;
+
+    /// The roots that something else than their own change wakes, one by one.
+    fn wakes(&self) -> BoxStream<'static, ObjectRef<Self::Root>> {
+        futures::stream::pending().boxed()
+    }
+
+    /// Told of a root that is gone: some time after its deletion, when it would have been looked at again.
+    fn gone(&self, _name: &str) {}
 
     /// Reads the world.
     fn observe(&self, root: Arc<Self::Root>) -> impl Future<Output = Result<Self::Observed, Self::Error>> + Send;
@@ -119,8 +137,10 @@ pub async fn run<C: Concern>(concern: Arc<C>, observer: Arc<dyn Observer>, stop:
     let controller = Controller::new(api, config)
         .with_config(controller::Config::default().concurrency(C::CONCURRENCY))
         .reconcile_all_on(concern.triggers())
+        .reconcile_on(concern.wakes())
         .graceful_shutdown_on(stop.clone().cancelled_owned());
     let store = controller.store();
+    let told = Arc::clone(&concern);
     let context = Arc::new(Context {
         concern,
         observer: Arc::clone(&observer),
@@ -136,7 +156,8 @@ pub async fn run<C: Concern>(concern: Arc<C>, observer: Arc<dyn Observer>, stop:
         .run(drive::<C>, after_failure::<C>, context)
         .for_each(|result| {
             match result {
-                Ok(_) | Err(controller::Error::ObjectNotFound(_) | controller::Error::ReconcilerFailed(..)) => {}
+                Ok(_) | Err(controller::Error::ReconcilerFailed(..)) => {}
+                Err(controller::Error::ObjectNotFound(root)) => told.gone(&root.name),
                 Err(controller::Error::QueueError(error)) => {
                     observer.watch_failed(C::NAME);
                     warn!(concern = C::NAME.as_str(), error = %chain(&error), "a watch failed and is being restarted");

@@ -8,11 +8,17 @@ use std::sync::Arc;
 use strum::IntoEnumIterator;
 
 use super::concern::{self, ConcernName};
+use super::csr::bootstrap::BootstrapApprover;
+use super::csr::serving::ServingApprover;
+use super::csr::{Approver, Networks, self_check};
+use super::events::Events;
+use super::identities::follow::FollowNodes;
 use super::in_term::InTerm;
 use super::inventory::sync::{InventorySync, Standing};
 use super::manifests::{Manifests, Settings};
 use super::metrics::{ByReason, ByResult, ByState, InventoryMetrics, ManifestMetrics, Word};
 use super::operator::{Concerns, Context, LeaderContext};
+use crate::reconcilers::csr::Signer;
 use crate::reconcilers::manifests::report::{Outcome, Report, SuspensionReason};
 
 /// The concerns of this version.
@@ -20,7 +26,10 @@ use crate::reconcilers::manifests::report::{Outcome, Report, SuspensionReason};
 pub fn all() -> Concerns {
     let mut concerns = Concerns::default();
     concerns.on_every_instance(ConcernName::InventorySync, inventory_sync);
+    concerns.on_every_instance(ConcernName::ServingCsrs, serving_csrs);
+    concerns.on_every_instance(ConcernName::BootstrapCsrs, bootstrap_csrs);
     concerns.on_the_leader(ConcernName::Manifests, manifests);
+    concerns.on_the_leader(ConcernName::NodeIdentities, node_identities);
     concerns
 }
 
@@ -37,6 +46,53 @@ async fn inventory_sync(context: Context, stop: CancellationToken) {
         stop.run_until_cancelled(count_inventory(context.metrics.inventory.clone(), standing.clone())),
         stop.run_until_cancelled(context.status.follow_sync(standing)),
     );
+}
+
+async fn serving_csrs(context: Context, stop: CancellationToken) {
+    let networks = Networks::new(context.client.clone(), &context.settings.system_namespace);
+    let approver = approver(&context, Signer::KubeletServing);
+    let concern = ServingApprover::new(approver, context.nodes, context.identities, Arc::new(networks));
+    concern::run(Arc::new(concern), context.observer, stop).await;
+}
+
+async fn bootstrap_csrs(context: Context, stop: CancellationToken) {
+    let approver = approver(&context, Signer::KubeletClient);
+    let events = Events::new(context.client.clone(), &context.settings.node);
+    let check = self_check::run(context.client, events, context.metrics.csr, stop.clone());
+    let concern = BootstrapApprover::new(approver, context.nodes, context.identities);
+    tokio::join!(concern::run(Arc::new(concern), context.observer, stop), check);
+}
+
+fn approver(context: &Context, signer: Signer) -> Arc<Approver> {
+    let events = Events::new(context.client.clone(), &context.settings.node);
+    let (metrics, leadership) = (context.metrics.csr.clone(), context.leadership.clone());
+    Arc::new(Approver::new(
+        context.client.clone(),
+        signer,
+        events,
+        metrics,
+        leadership,
+    ))
+}
+
+async fn node_identities(leader: LeaderContext, stop: CancellationToken) {
+    let LeaderContext {
+        context,
+        deployer: _,
+        term,
+    } = leader;
+    let namespace = &context.settings.system_namespace;
+    let in_term = InTerm {
+        concern: FollowNodes::new(
+            context.client.clone(),
+            namespace,
+            context.nodes.clone(),
+            context.identities.clone(),
+        ),
+        fence: term.fence,
+        metrics: context.metrics.concerns.clone(),
+    };
+    concern::run(Arc::new(in_term), context.observer.clone(), stop).await;
 }
 
 async fn manifests(leader: LeaderContext, stop: CancellationToken) {

@@ -5,6 +5,7 @@
 //! server and not carried out.
 
 use http::Method;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Client;
 use serde_json::json;
 
@@ -126,6 +127,35 @@ pub async fn delete(
     )
     .await?;
     Ok(())
+}
+
+/// Approves a certificate signing request: replaces its conditions, if it still is the one in this state.
+///
+/// # Errors
+/// When somebody else wrote meanwhile (409) or deleted it (404), or the API server refuses or does not answer.
+pub async fn approve_request(client: &Client, request: &CertificateSigningRequest) -> Result<(), CallError> {
+    let collection = cluster::collection_path("certificates.k8s.io", "v1", "certificatesigningrequests", None);
+    let name = request.metadata.name.as_deref().unwrap_or_default();
+    let path = format!("{collection}/{name}/approval?fieldManager={FIELD_MANAGER}");
+    // A value of an API type always has a form in JSON.
+    let body = serde_json::to_vec(request).unwrap_or_default();
+    let put = cluster::request(Method::PUT, &path, AS_METADATA, Some(("application/json", body)));
+    cluster::call(client, put).await.map(|_| ())
+}
+
+/// Asks a question of the kind that is posted and answered at once (a SubjectAccessReview), and stores nothing.
+///
+/// # Errors
+/// When the API server refuses or does not answer.
+pub async fn ask(client: &Client, path: &str, question: &serde_json::Value) -> Result<serde_json::Value, CallError> {
+    let content = ("application/json", question.to_string().into_bytes());
+    let post = cluster::request(Method::POST, path, "application/json", Some(content));
+    let answer = cluster::call(client, post).await?;
+    serde_json::from_slice(&answer.body).map_err(|source| CallError::Unreadable {
+        method: Method::POST,
+        path: path.to_owned(),
+        source,
+    })
 }
 
 /// Merges one key into the data of a ConfigMap, which is created when it does not exist.

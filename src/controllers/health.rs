@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::concern::{ConcernName, Observer};
 use super::leader::Leadership;
-use super::metrics::ConcernMetrics;
+use super::metrics::{ConcernMetrics, Metrics};
 use crate::host::clock;
 
 /// How often the heart beats.
@@ -123,6 +123,17 @@ pub struct Watched {
     pub metrics: ConcernMetrics,
     /// Told of watches.
     pub health: Health,
+}
+
+impl Watched {
+    /// Tells both.
+    #[must_use]
+    pub fn new(metrics: &Metrics, health: &Health) -> Self {
+        Self {
+            metrics: metrics.concerns.clone(),
+            health: health.clone(),
+        }
+    }
 }
 
 impl Observer for Watched {

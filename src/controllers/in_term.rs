@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::stream::BoxStream;
 use jiff::Timestamp;
 use kube::Api;
+use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 
 use super::concern::{Concern, ConcernName, Wake};
@@ -38,6 +39,14 @@ impl<C: Concern> Concern for InTerm<C> {
 
     fn triggers(&self) -> BoxStream<'static, ()> {
         self.concern.triggers()
+    }
+
+    fn wakes(&self) -> BoxStream<'static, ObjectRef<C::Root>> {
+        self.concern.wakes()
+    }
+
+    fn gone(&self, name: &str) {
+        self.concern.gone(name);
     }
 
     async fn observe(&self, root: Arc<C::Root>) -> Result<C::Observed, C::Error> {

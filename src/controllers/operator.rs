@@ -18,13 +18,15 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use self::background::{background, client, count_leadership, reach};
+use self::background::{background, client, count_leadership, reach, watch_for_all};
 use super::admin::{Admin, AdminError, AdminSettings, Shown};
 use super::concern::{ConcernName, Observer};
 use super::connection::{self, ClientSettings, ConnectionError};
 use super::health::{Health, Watched};
+use super::identities::Identities;
 use super::leader::{self, CampaignError, CampaignSettings, Leadership, Outcome, Term};
 use super::metrics::Metrics;
+use super::nodes::Nodes;
 use super::status::Board;
 use super::telemetry::LogControl;
 
@@ -73,6 +75,10 @@ pub struct Context {
     pub metrics: Metrics,
     /// For [`super::concern::run`].
     pub observer: Arc<dyn Observer>,
+    /// The Nodes, watched once for all.
+    pub nodes: Nodes,
+    /// What is remembered of their names, watched once for all.
+    pub identities: Identities,
     /// Who leads, to be followed.
     pub leadership: watch::Receiver<Leadership>,
     /// What this instance tells in the status ConfigMap.
@@ -221,13 +227,14 @@ impl Operator {
             return Ok(());
         }
         health.reached();
+        let observer = Arc::new(Watched::new(&metrics, &health));
+        let (nodes, identities, _watching) = watch_for_all(&made, &health, observer.clone());
         let context = Context {
             settings,
             client: made,
-            observer: Arc::new(Watched {
-                metrics: metrics.concerns.clone(),
-                health: health.clone(),
-            }),
+            observer,
+            nodes,
+            identities,
             metrics,
             leadership,
             status: Board::default(),
@@ -354,9 +361,11 @@ async fn lead(
                 .map_err(OperatorError::Client)
         }
     };
+    let client = fenced(&settings.kubeconfig, "operator").await?;
     let context = LeaderContext {
         context: Context {
-            client: fenced(&settings.kubeconfig, "operator").await?,
+            identities: context.identities.written_by(client.clone()),
+            client,
             ..context.clone()
         },
         deployer: fenced(&settings.deployer_kubeconfig, "deployer").await?,

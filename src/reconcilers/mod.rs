@@ -8,4 +8,5 @@ pub mod election;
 pub mod host_name;
 pub mod inventory;
 pub mod manifests;
+pub mod node;
 pub mod object;

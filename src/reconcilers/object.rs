@@ -94,7 +94,7 @@ impl fmt::Display for ObjectId {
 }
 
 /// The UID the API server gave an object at its creation; a re-created object of the same name has another one.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(transparent)]
 pub struct Uid(pub String);
 

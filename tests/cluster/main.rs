@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod csr;
 mod inventory;
 mod leader;
 mod manifests;

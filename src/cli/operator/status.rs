@@ -2,34 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::path::PathBuf;
 
 use anyhow::Context;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Client;
 use serde::Serialize;
 
+use super::super::administrator::Administrator;
 use super::super::exit::Exit;
 use super::super::printer::{self, Output};
 use super::super::report;
 use crate::controllers::cluster::{self, CallErrorKind};
 use crate::controllers::concern::chain;
-use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::inventory::store::{Store, StoreError};
 use crate::controllers::leader::LEASE;
 use crate::controllers::operator::SYSTEM_NAMESPACE;
 use crate::controllers::status::{self, Status, SyncStatus, Told};
 use crate::host::clock;
-use crate::host::layout::{Identity, Layout};
 use crate::reconcilers::inventory::document::Inventory;
 use crate::reconcilers::inventory::migration::{LocalRecord, Note, Observed, decide};
 
 /// The flags of `stratum operator status`.
 #[derive(Clone, Debug, clap::Args)]
 pub(in crate::cli) struct Arguments {
-    /// The kubeconfig of an administrator [default: /var/lib/stratum/kubeconfig/admin.conf]
-    #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    #[command(flatten)]
+    administrator: Administrator,
     /// The form of the answer
     #[arg(short, long, value_enum, default_value_t = Output::Table)]
     output: Output,
@@ -59,13 +56,11 @@ struct Page {
 
 /// Runs the command.
 pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let kubeconfig = arguments
-        .kubeconfig
-        .unwrap_or_else(|| Layout::system().kubeconfig(Identity::Admin));
-    let client = connection::client(&ClientSettings::new(&kubeconfig, "status"), None).await?;
-    let page = page(&client)
-        .await
-        .with_context(|| format!("cannot ask the API server that {} names", kubeconfig.display()))?;
+    let client = arguments.administrator.client("status").await?;
+    let page = page(&client).await.with_context(|| {
+        let kubeconfig = arguments.administrator.kubeconfig();
+        format!("cannot ask the API server that {} names", kubeconfig.display())
+    })?;
     let text = match arguments.output {
         Output::Json => format!("{}\n", serde_json::to_string_pretty(&page)?),
         Output::Table => table(&page),

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::{Error, Manifests, Observed, State, bundled, sources};
-use crate::controllers::cluster::{self, CallErrorKind};
+use crate::controllers::cluster;
+use crate::controllers::cluster_info;
 use crate::controllers::concern::chain;
 use crate::controllers::inventory::store::{StoreError, Stored};
 use crate::host::clock;
@@ -20,8 +20,6 @@ use crate::reconcilers::manifests::source::sentinels::Sentinel;
 use crate::reconcilers::manifests::source::{Declared, SentinelValues, sentinels_in};
 use crate::reconcilers::object::StackName;
 
-/// Where the API server's address for workloads stands.
-const CLUSTER_INFO: &str = "/api/v1/namespaces/kube-public/configmaps/cluster-info";
 /// How long the values of sentinels are believed.
 const VALUES_LAST: SignedDuration = SignedDuration::from_secs(60);
 
@@ -125,7 +123,11 @@ impl Manifests {
                 Server {
                     folder: listing.digest,
                     asked_for,
-                    address: if asked_for { self.server().await? } else { None },
+                    address: if asked_for {
+                        cluster_info::server(&self.client).await.map_err(Error::Cluster)?
+                    } else {
+                        None
+                    },
                     at: now,
                 }
             }
@@ -136,24 +138,6 @@ impl Manifests {
         }
         state.server = Some(known);
         Ok(values)
-    }
-
-    /// Host and port of the server URL in kube-public/cluster-info.
-    async fn server(&self) -> Result<Option<(Host, u16)>, Error> {
-        let config_map: Value = match cluster::fetch(&self.client, CLUSTER_INFO, "application/json").await {
-            Ok(found) => found,
-            Err(error) if error.kind() == CallErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Error::Cluster(error)),
-        };
-        let kubeconfig = config_map["data"]["kubeconfig"].as_str().unwrap_or_default();
-        let kubeconfig: Option<Value> = serde_saphyr::from_str(kubeconfig).ok();
-        let server = kubeconfig
-            .as_ref()
-            .and_then(|kubeconfig| kubeconfig["clusters"][0]["cluster"]["server"].as_str());
-        Ok(server.and_then(|server| {
-            let uri: http::Uri = server.parse().ok()?;
-            Some((Host::new(uri.host()?).ok()?, uri.port_u16().unwrap_or(443)))
-        }))
     }
 
     /// Gives the declared objects their identities; discovery is asked again when a kind is unknown.

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use serde_json::Value;
 
 use super::{Error, IN_FLIGHT, Manifests, Observed};
-use crate::controllers::cluster::{self, CallError, CallErrorKind};
+use crate::controllers::cluster::{self, CallError, CallErrorKind, definitions};
 use crate::controllers::hands;
 use crate::host::clock;
 use crate::host::folder::Listing;
@@ -124,21 +123,17 @@ impl Manifests {
     /// Waits until the definitions of this pass are served, so that their objects find them. A deadline that passes is no
     /// error: the objects are then refused one by one, with the API server's words, and tried again.
     async fn wait_for_definitions(&self, observed: &mut Observed, applied: &[Arc<Resolved>]) -> Result<(), Error> {
-        let definitions: Vec<_> = applied
+        let defining: Vec<_> = applied
             .iter()
             .filter(|object| object.kind == "CustomResourceDefinition")
             .collect();
-        if definitions.is_empty() {
+        if defining.is_empty() {
             return Ok(());
         }
         let deadline = clock::monotonic() + ESTABLISHED_WITHIN;
-        for object in definitions {
+        for object in defining {
             let path = cluster::object_path(&object.id, &object.version);
-            while !is_established(&cluster::fetch(&self.client, &path, "application/json").await)
-                && clock::monotonic() < deadline
-            {
-                clock::sleep(LOOK_AGAIN).await;
-            }
+            definitions::until_established(&self.client, &path, deadline).await;
         }
         loop {
             let served = self.discover(&mut observed.state).await?;
@@ -153,16 +148,6 @@ impl Manifests {
             clock::sleep(LOOK_AGAIN).await;
         }
     }
-}
-
-fn is_established(definition: &Result<Value, CallError>) -> bool {
-    definition.as_ref().is_ok_and(|definition| {
-        let conditions = definition["status"]["conditions"].as_array();
-        conditions
-            .into_iter()
-            .flatten()
-            .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
-    })
 }
 
 /// What the API server said of an object, with the line of the field it names.

@@ -7,6 +7,7 @@
 //! To add a family: a field in the struct of its subject and one line in that struct's `register`; to add a subject: a
 //! struct with `register`, and a field and a line in [`Metrics`].
 
+pub mod csr;
 mod exposition;
 #[cfg(test)]
 mod tests;
@@ -121,6 +122,8 @@ pub struct Metrics {
     pub manifests: ManifestMetrics,
     /// The prune inventory.
     pub inventory: InventoryMetrics,
+    /// Certificate requests.
+    pub csr: csr::CsrMetrics,
 }
 
 impl Metrics {
@@ -135,6 +138,7 @@ impl Metrics {
             concerns: ConcernMetrics::register(&mut registry),
             manifests: ManifestMetrics::register(&mut registry),
             inventory: InventoryMetrics::register(&mut registry),
+            csr: csr::CsrMetrics::register(&mut registry),
             registry: Arc::new(registry),
         }
     }

@@ -1,5 +1,6 @@
 //! What the operator does in the background, and how it reaches the API server for the first time.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -7,10 +8,13 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{LONGEST_PAUSE, OperatorError};
-use crate::controllers::concern::chain;
+use crate::controllers::concern::{ConcernName, Observer, chain};
 use crate::controllers::connection::{self, ClientSettings};
+use crate::controllers::health::Health;
+use crate::controllers::identities::Identities;
 use crate::controllers::leader::Leadership;
 use crate::controllers::metrics::{LeaderMetrics, Metrics};
+use crate::controllers::nodes::{self, Nodes};
 use crate::host::{clock, entropy};
 
 pub(super) async fn client(
@@ -46,6 +50,21 @@ pub(super) async fn reach(client: &Client) {
         clock::sleep(entropy::jittered(pause, 0.2)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
+}
+
+/// Watches, for everybody in this process, the Nodes and what is remembered of their names, until the third value is
+/// dropped. Readiness waits for the first lists.
+pub(super) fn watch_for_all(
+    client: &Client,
+    health: &Health,
+    observer: Arc<dyn Observer>,
+) -> (Nodes, Identities, [AbortOnDropHandle<()>; 2]) {
+    health.expect(ConcernName::Nodes);
+    health.expect(ConcernName::Identities);
+    let (nodes, watching) = nodes::watch(client.clone(), Arc::clone(&observer));
+    let identities = Identities::new(client.clone());
+    let remembering = identities.clone().watch(observer);
+    (nodes, identities, [background(watching), background(remembering)])
 }
 
 pub(super) async fn count_leadership(metrics: LeaderMetrics, mut leadership: watch::Receiver<Leadership>) {

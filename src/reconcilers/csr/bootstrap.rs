@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use super::identity::{Claim, Identity};
 use super::{BOOTSTRAPPERS, Decision, NODE_USER, Reason, Request, Standing, form, is_node_name};
 use crate::pki::hexadecimal;
+use crate::pki::signing_request::SigningRequest;
 
 /// What one decision needs to know of the cluster.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +60,14 @@ pub fn read(request: &Request) -> Result<Option<Claimant>, Reason> {
         node: node.to_owned(),
         key: hexadecimal(&Sha256::digest(&signing.public_key)),
     }))
+}
+
+/// The node's name in a request, however far that has come.
+#[must_use]
+pub fn name_of(request: &Request) -> Option<String> {
+    let signing = SigningRequest::from_pem(&request.pem).ok()?;
+    let name = form::common_name(&signing).ok()?.strip_prefix(NODE_USER)?;
+    Some(name.to_owned())
 }
 
 /// Decides about a claim. Approved means: write [`Identity::claimed_by`] first, and approve only when that was stored.

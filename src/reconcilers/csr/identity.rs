@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{NODE_USER, Request};
@@ -14,7 +15,7 @@ use crate::reconcilers::host_name::Host;
 use crate::reconcilers::object::Uid;
 
 /// The record of one name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Identity {
     /// The UID of the Node that has, or had last, the name; none before it registers.
@@ -32,7 +33,7 @@ pub struct Identity {
 }
 
 /// Who claimed a name, and with what.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
     /// The user: the bootstrap token.
@@ -49,7 +50,7 @@ pub struct Claim {
 }
 
 /// The end of a client certificate.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CertificateEnd {
     /// Its last second.
@@ -59,10 +60,10 @@ pub struct CertificateEnd {
 }
 
 /// One address of a node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Recorded {
-    /// The address or host name, in the form of [`Host::compared`].
+    /// The address or host name, in lower case and without a final dot.
     pub address: String,
     /// When it was first in the Node's status.
     pub first_seen: Timestamp,
@@ -154,6 +155,19 @@ impl Identity {
         })
     }
 
+    /// Whether nothing lives under the name any more, if it has no Node: its certificate has ended.
+    #[must_use]
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.certificate.as_ref().is_none_or(|end| end.not_after <= now)
+    }
+
+    /// Whether this is the claim of a request from which nothing has come: no certificate and no Node.
+    #[must_use]
+    pub fn is_unused_claim_of(&self, request: &Uid) -> bool {
+        let assumed = self.certificate.as_ref().is_some_and(|end| end.assumed);
+        assumed && self.node_uid.is_none() && self.claim.as_ref().is_some_and(|claim| claim.request_uid == *request)
+    }
+
     /// Who has the name, for a person.
     #[must_use]
     pub fn holder(&self, name: &str) -> String {
@@ -165,33 +179,54 @@ impl Identity {
 
 /// Who had each address first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Holders(BTreeMap<String, BTreeMap<String, Timestamp>>);
+pub struct Holders {
+    /// By address, every name that has it and since when.
+    names: BTreeMap<String, BTreeMap<String, Timestamp>>,
+    /// By name, its addresses.
+    addresses: BTreeMap<String, Vec<String>>,
+}
 
 impl Holders {
     /// Takes a name's record in, or a newer one in its place.
     pub fn insert(&mut self, name: &str, identity: &Identity) {
         self.remove(name);
         for recorded in &identity.addresses {
-            self.0
-                .entry(recorded.address.clone())
-                .or_default()
-                .insert(name.to_owned(), recorded.first_seen);
+            let names = self.names.entry(recorded.address.clone()).or_default();
+            names.insert(name.to_owned(), recorded.first_seen);
         }
+        let addresses = identity.addresses.iter().map(|recorded| recorded.address.clone());
+        self.addresses.insert(name.to_owned(), addresses.collect());
     }
 
     /// Forgets a name.
     pub fn remove(&mut self, name: &str) {
-        self.0.retain(|_, names| {
-            names.remove(name);
-            !names.is_empty()
-        });
+        for address in self.addresses.remove(name).into_iter().flatten() {
+            if let Some(names) = self.names.get_mut(&address) {
+                names.remove(name);
+                if names.is_empty() {
+                    self.names.remove(&address);
+                }
+            }
+        }
+    }
+
+    /// The part about these hosts.
+    #[must_use]
+    pub fn of(&self, hosts: &[Host]) -> Self {
+        let mut part = Self::default();
+        for host in hosts {
+            if let Some((address, names)) = self.names.get_key_value(&host.to_string()) {
+                part.names.insert(address.clone(), names.clone());
+            }
+        }
+        part
     }
 
     /// The name that had an address first. Two at the same moment are told apart by their names, so that all instances
     /// agree.
     #[must_use]
     pub fn holder(&self, host: &Host) -> Option<&str> {
-        let names = self.0.get(&host.to_string())?;
+        let names = self.names.get(&host.to_string())?;
         let first = names.iter().min_by_key(|(name, at)| (**at, *name))?;
         Some(first.0)
     }

@@ -64,8 +64,8 @@ pub struct Network {
     /// How the control plane is reached from outside (the server of `kube-public/cluster-info`): a shared address, or the
     /// only control-plane node's own.
     pub shared: Option<Host>,
-    /// The cluster's DNS domain.
-    pub domain: DnsName,
+    /// The cluster's DNS domain; none when it cannot be read.
+    pub domain: Option<DnsName>,
 }
 
 impl Network {
@@ -89,14 +89,20 @@ impl Network {
 
     fn check_name(&self, name: &DnsName, host: &Host) -> Result<(), Reason> {
         let name = name.as_str();
-        let domain = self.domain.as_str();
-        let in_domain = name.strip_suffix(domain).and_then(|rest| rest.strip_suffix('.'));
         // Names of Services, with or without the domain; none of them is a host's.
         let service = |name: &str| name == "svc" || name.ends_with(".svc");
+        let in_domain = match &self.domain {
+            Some(domain) => {
+                let rest = name.strip_suffix(domain.as_str());
+                rest.and_then(|rest| rest.strip_suffix('.')).is_some_and(service)
+            }
+            // Of whatever domain.
+            None => name.contains(".svc."),
+        };
         let reserved = ["localhost", "kubernetes", "kubernetes.default"].contains(&name)
             || name.ends_with(".localhost")
             || service(name)
-            || in_domain.is_some_and(service);
+            || in_domain;
         if reserved {
             return Err(Reason::ReservedName(host.clone()));
         }
@@ -135,6 +141,23 @@ impl Network {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_known_domain_every_service_name_is_reserved() {
+        let network = |domain: Option<&str>| Network {
+            services: Vec::new(),
+            api_servers: BTreeSet::new(),
+            shared: None,
+            domain: domain.map(|domain| DnsName::new(domain).unwrap()),
+        };
+        let free = |network: &Network, name: &str| network.check(&Host::compared(name).unwrap(), false).is_ok();
+        let (known, unknown) = (network(Some("k8s.corp")), network(None));
+        assert!(free(&known, "n1.svc.example.com") && !free(&unknown, "n1.svc.example.com"));
+        for network in [known, unknown] {
+            assert!(free(&network, "n1.k8s.corp") && free(&network, "svc.example.com"));
+            assert!(!free(&network, "x.y.svc.k8s.corp") && !free(&network, "x.y.svc"));
+        }
+    }
 
     #[test]
     fn a_range_holds_its_addresses() {

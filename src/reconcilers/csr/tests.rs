@@ -81,7 +81,7 @@ impl Cluster {
                 services: vec!["10.96.0.0/12".parse().unwrap(), "fd00:96::/108".parse().unwrap()],
                 api_servers: BTreeSet::from(["10.0.0.1".parse().unwrap()]),
                 shared: Some(host("10.0.0.100")),
-                domain: DnsName::new("cluster.local").unwrap(),
+                domain: DnsName::new("cluster.local").ok(),
             },
         };
         cluster.report("c1", &["10.0.0.1", "c1"], 0);

@@ -20,6 +20,7 @@ const SYSTEM: &[&str] = &[
     "list leases.coordination.k8s.io stratum-operator",
     "watch leases.coordination.k8s.io stratum-operator",
     "update leases.coordination.k8s.io stratum-operator",
+    "create events.events.k8s.io",
 ];
 
 /// Rights in every namespace.
@@ -29,7 +30,23 @@ const CLUSTER: &[&str] = &[
     "watch namespaces",
     "list nodes",
     "watch nodes",
+    "get certificatesigningrequests.certificates.k8s.io",
+    "list certificatesigningrequests.certificates.k8s.io",
+    "watch certificatesigningrequests.certificates.k8s.io",
+    "update certificatesigningrequests/approval.certificates.k8s.io",
+    "approve signers.certificates.k8s.io kubernetes.io/kubelet-serving",
+    "approve signers.certificates.k8s.io kubernetes.io/kube-apiserver-client-kubelet",
+    "list nodeidentities.stratum.ciq.com",
+    "watch nodeidentities.stratum.ciq.com",
+    "create nodeidentities.stratum.ciq.com",
+    "update nodeidentities.stratum.ciq.com",
+    "delete nodeidentities.stratum.ciq.com",
+    "list servicecidrs.networking.k8s.io",
+    "create subjectaccessreviews.authorization.k8s.io",
 ];
+/// Rights in `default` and in `kube-public`, besides.
+const DEFAULT: &[&str] = &["list endpointslices.discovery.k8s.io"];
+const PUBLIC: &[&str] = &["get configmaps cluster-info"];
 
 /// What the API server says that an identity may do in a namespace. What every authenticated user may ask about itself is
 /// left out.
@@ -73,7 +90,11 @@ async fn the_operator_may_do_what_its_concerns_need_and_nothing_else() {
     let set = |lists: &[&[&str]]| -> BTreeSet<String> { lists.concat().into_iter().map(str::to_owned).collect() };
     let found = rights(cluster, Identity::Operator, "kube-system").await;
     assert_eq!(found, set(&[SYSTEM, CLUSTER]));
-    assert_eq!(rights(cluster, Identity::Operator, "default").await, set(&[CLUSTER]));
+    let elsewhere = [("default", DEFAULT), ("kube-public", PUBLIC), ("kube-node-lease", &[])];
+    for (namespace, own) in elsewhere {
+        let found = rights(cluster, Identity::Operator, namespace).await;
+        assert_eq!(found, set(&[CLUSTER, own]), "{namespace}");
+    }
 
     for (verb, resource) in [
         ("get", "secrets"),

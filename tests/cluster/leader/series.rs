@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use stratum::host::atomic_file::{self, Access};
 
-use super::operator::Operator;
+use crate::support::operator::Operator;
 use crate::support::{Cluster, wait_for};
 
 /// How long a pass with its second, equal read may take here.

@@ -8,7 +8,7 @@ use stratum::host::child::{Exit, Program};
 use stratum::host::layout::Identity;
 
 use super::SOON;
-use super::operator::Operator;
+use crate::support::operator::Operator;
 use crate::support::{Cluster, Options, stratum, wait_for};
 
 /// The keys that the README documents.

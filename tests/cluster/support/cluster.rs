@@ -23,6 +23,8 @@ pub(crate) const AUDIT_EVERYTHING: &str =
 /// What the three identities may do: what the product gives them, and no more. A right that the operator lacks fails the
 /// test that needs it.
 const RBAC: &str = include_str!("../../../deploy/bootstrap/rbac.yaml");
+/// The kind the operator keeps its memory of node names in.
+const IDENTITIES: &str = include_str!("../../../deploy/bootstrap/nodeidentities.yaml");
 
 /// How a control plane of a test's own differs from the shared one.
 #[derive(Clone, Debug, Default)]
@@ -254,8 +256,9 @@ impl Cluster {
             client_key: key.clone(),
         };
         kubeconfig.write(&path).unwrap();
+        let bootstrap = format!("{RBAC}\n---\n{IDENTITIES}");
         let finished = self
-            .kubectl_with(&path, &["apply", "--server-side", "-f", "-"], RBAC)
+            .kubectl_with(&path, &["apply", "--server-side", "-f", "-"], &bootstrap)
             .await;
         assert!(
             finished.exit.is_success(),

@@ -1,5 +1,8 @@
 //! What every test of this tier stands on: [`Cluster`], and [`wait_for`] to wait for a condition.
 mod cluster;
+pub(crate) mod operator;
+mod person;
+pub(crate) mod requests;
 
 use std::future::Future;
 use std::time::{Duration, Instant};

@@ -1,0 +1,115 @@
+//! The concern that approves serving certificates.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use jiff::Timestamp;
+use kube::api::Api;
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+
+use super::network::{Answer, Networks};
+use super::{Approver, CsrError, Root, Shared, objects};
+use crate::controllers::concern::{Concern, ConcernName, Wake};
+use crate::controllers::identities::{Identities, view};
+use crate::controllers::nodes::Nodes;
+use crate::reconcilers::csr::identity::{Holders, NodeView};
+use crate::reconcilers::csr::{Decision, Request, serving};
+
+/// The concern.
+pub struct ServingApprover {
+    approver: Shared,
+    nodes: Nodes,
+    identities: Identities,
+    networks: Arc<Networks>,
+}
+
+/// Everything one decision needs.
+pub struct Observed {
+    root: Arc<Root>,
+    request: Request,
+    node: Option<NodeView>,
+    holders: Holders,
+    network: Answer,
+}
+
+impl ServingApprover {
+    /// The concern, on what this process knows of Nodes and their identities.
+    #[must_use]
+    pub fn new(approver: Shared, nodes: Nodes, identities: Identities, networks: Arc<Networks>) -> Self {
+        Self {
+            approver,
+            nodes,
+            identities,
+            networks,
+        }
+    }
+}
+
+impl Concern for ServingApprover {
+    const NAME: ConcernName = ConcernName::ServingCsrs;
+    // As many as there are: whose turn it is to be approved is decided by who asks, not by who came first.
+    const CONCURRENCY: u16 = 0;
+    type Root = Root;
+    type Observed = Observed;
+    type Plan = Decision;
+    type Error = CsrError;
+
+    fn roots(&self) -> (Api<Root>, watcher::Config) {
+        self.approver.roots()
+    }
+
+    fn triggers(&self) -> BoxStream<'static, ()> {
+        stream::pending().boxed()
+    }
+
+    fn wakes(&self) -> BoxStream<'static, ObjectRef<Root>> {
+        Approver::wakes(
+            &self.approver,
+            stream::select(self.nodes.changes(), self.identities.changes()),
+        )
+    }
+
+    fn gone(&self, name: &str) {
+        self.approver.settled(name);
+    }
+
+    async fn observe(&self, root: Arc<Root>) -> Result<Observed, CsrError> {
+        self.nodes.ready().await;
+        self.identities.ready().await;
+        let request = objects::request(&root);
+        let facts = serving::node_of(&request).and_then(|name| self.nodes.get(name));
+        let node = facts.map(|facts| view(&facts));
+        let hosts = node.as_ref().map(|node| node.addresses.as_slice()).unwrap_or_default();
+        Ok(Observed {
+            holders: self.identities.holders_of(hosts),
+            network: self.networks.get().await,
+            root,
+            request,
+            node,
+        })
+    }
+
+    fn decide(&self, observed: &Observed, _now: Timestamp) -> Decision {
+        let world = serving::World {
+            node: observed.node.as_ref(),
+            holders: &observed.holders,
+            network: observed.network.as_deref().map_err(|problem| &**problem),
+        };
+        serving::decide(&observed.request, world)
+    }
+
+    async fn act(&self, observed: Observed, decision: Decision) -> Result<Wake, CsrError> {
+        let Observed { root, request, .. } = observed;
+        let node = serving::node_of(&request);
+        match decision {
+            Decision::Approve => self.approver.approve(&root, &request, node.unwrap_or_default()).await,
+            Decision::Wait(reason) => Ok(self.approver.wait(&root, &request, node, &reason).await),
+            Decision::Settled => {
+                self.approver.settled(&request.name);
+                Ok(Wake::Resync)
+            }
+        }
+    }
+}
