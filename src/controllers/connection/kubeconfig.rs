@@ -21,12 +21,9 @@ pub enum KubeconfigError {
         #[source]
         source: std::io::Error,
     },
-    #[error("parsing kubeconfig {}", path.display())]
-    Parse {
-        path: PathBuf,
-        #[source]
-        source: kube::config::KubeconfigError,
-    },
+    /// Without its source, whose words quote the file.
+    #[error("kubeconfig {} cannot be read: {fault}", path.display())]
+    Parse { path: PathBuf, fault: String },
     #[error("kubeconfig {} has no current-context and not exactly one context; set current-context", path.display())]
     NoContext { path: PathBuf },
     #[error("kubeconfig {} names {kind} {name:?}, which it does not define", path.display())]
@@ -81,13 +78,26 @@ pub(super) struct Endpoint {
 /// Reads `text`, the content of the kubeconfig at `path`. Relative paths in it are relative to its folder, as kubectl
 /// reads them.
 pub(super) fn parse(path: &Path, text: &str) -> Result<Endpoint, KubeconfigError> {
-    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|source| KubeconfigError::Parse {
+    let kubeconfig = Kubeconfig::from_yaml(text).map_err(|_| KubeconfigError::Parse {
         path: path.to_owned(),
-        source,
+        fault: fault(text),
     })?;
     let reader = Reader { path };
     let (cluster, user, namespace) = reader.current(kubeconfig)?;
     reader.endpoint(&cluster, user.unwrap_or_default(), namespace)
+}
+
+/// Where the fault is, and never what stands there: that may be a token or a key.
+fn fault(text: &str) -> String {
+    match serde_saphyr::from_str::<serde_json::Value>(text) {
+        Err(error) => error.location().map_or_else(
+            || "it is no YAML".to_owned(),
+            |at| format!("line {}, column {} is no YAML", at.line(), at.column()),
+        ),
+        Ok(_) => {
+            "a field is not of the form it has in a kubeconfig; 'kubectl config view' with it names which".to_owned()
+        }
+    }
 }
 
 struct Reader<'a> {

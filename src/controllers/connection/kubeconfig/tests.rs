@@ -78,7 +78,7 @@ fn a_context_must_be_clear_and_defined() {
         ("contexts: []", "no current-context"),
         ("current-context: x\ncontexts: []", "context \"x\""),
         ("contexts: [{name: c, context: {cluster: k}}]", "cluster \"k\""),
-        ("current-context: [", "parsing kubeconfig"),
+        ("current-context: [", "cannot be read: line 1, column "),
     ] {
         let error = read(text).err().unwrap().to_string();
         assert!(error.contains(word), "{word}: {error}");
