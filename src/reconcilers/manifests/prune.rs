@@ -202,8 +202,13 @@ pub fn judge(
 
 /// Whether an object is never pruned.
 fn is_reserved(id: &ObjectId, inventory: &ObjectId) -> bool {
-    let namespace = id.resource.group.is_empty() && id.resource.resource == "namespaces";
-    (namespace && RESERVED_NAMESPACES.contains(&id.name.as_str())) || id == inventory
+    let is = |group: &str, resource: &str| id.resource.group == group && id.resource.resource == resource;
+    let beside_the_inventory = id.namespace == inventory.namespace;
+    // What the operator itself lives by: its Lease, its status, and its memory of node names.
+    let own = (is("coordination.k8s.io", "leases") && beside_the_inventory && id.name == "stratum-operator")
+        || (is("", "configmaps") && beside_the_inventory && id.name == "stratum-operator-status")
+        || is("stratum.ciq.com", "nodeidentities");
+    (is("", "namespaces") && RESERVED_NAMESPACES.contains(&id.name.as_str())) || id == inventory || own
 }
 
 /// Whether what a Namespace or CustomResourceDefinition holds has to be looked at before it may go.
