@@ -6,6 +6,7 @@ use super::administrator::Administrator;
 use super::exit::Exit;
 use super::printer;
 use crate::controllers::identities::Identities;
+use crate::controllers::nodes;
 use crate::reconcilers::csr::is_node_name;
 
 /// The flags of `stratum node`.
@@ -17,7 +18,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Free a name: a machine may claim it and the addresses it had; a Node of that name is adopted anew
+    /// Free the name of a Node that is gone: a machine may claim it and the addresses it had
     Forget {
         /// The node's name
         name: String,
@@ -40,7 +41,18 @@ async fn forget(name: &str, administrator: &Administrator) -> anyhow::Result<Exi
         ));
         return Ok(Exit::Usage);
     }
-    let identities = Identities::new(administrator.client("node").await?);
+    let client = administrator.client("node").await?;
+    let registered = nodes::look(&client, name).await;
+    if registered
+        .with_context(|| format!("cannot ask whether Node {name} is registered"))?
+        .is_some()
+    {
+        printer::stderr(&format!(
+            "error: Node {name} is registered, and whoever asks first would have its name and addresses; if its machine is gone, 'kubectl delete node {name}' first\n"
+        ));
+        return Ok(Exit::Refused);
+    }
+    let identities = Identities::new(client);
     let known = identities
         .read(name)
         .await

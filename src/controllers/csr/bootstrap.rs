@@ -11,13 +11,13 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 
 use super::{Approver, CsrError, Root, Shared, objects};
-use crate::controllers::cluster::{self, CallError, CallErrorKind};
+use crate::controllers::cluster::{CallError, CallErrorKind};
 use crate::controllers::concern::{Concern, ConcernName, Wake};
 use crate::controllers::identities::{Identities, Stored};
 use crate::controllers::nodes::Nodes;
 use crate::pki::certificate::Certificate;
 use crate::reconcilers::csr::bootstrap::{self, Claimant, World};
-use crate::reconcilers::csr::identity::{Claim, Identity};
+use crate::reconcilers::csr::identity::Identity;
 use crate::reconcilers::csr::{Decision, NODE_USER, Reason, Request, Standing};
 
 /// When a claim is judged anew after another instance, or another joiner, was faster.
@@ -38,7 +38,6 @@ pub struct Observed {
     read: Result<Option<Claimant>, Reason>,
     registered: bool,
     known: Option<Arc<Stored>>,
-    claim_waits: bool,
     /// What a certificate that was issued says.
     issued: Option<Issued>,
 }
@@ -73,20 +72,6 @@ impl BootstrapApprover {
             approver,
             nodes,
             identities,
-        }
-    }
-
-    /// Whether the request that made a claim is still there and nobody has approved it.
-    async fn waits(&self, claim: &Claim) -> bool {
-        let path = cluster::collection_path("certificates.k8s.io", "v1", "certificatesigningrequests", None);
-        let path = format!("{path}/{}", claim.request);
-        // Without an answer it may have been approved.
-        match cluster::fetch::<Root>(&self.approver.client, &path, "application/json").await {
-            Ok(root) => {
-                let found = objects::request(&root);
-                found.uid == claim.request_uid && found.standing == Standing::Pending
-            }
-            Err(_) => false,
         }
     }
 
@@ -138,15 +123,8 @@ impl Concern for BootstrapApprover {
             (Ok(None) | Err(_), None) => bootstrap::name_of(&request),
         };
         let known = node.as_deref().and_then(|node| self.identities.get(node));
-        let claim_waits = match (&read, known.as_ref().and_then(|known| known.identity.claim.as_ref())) {
-            (Ok(Some(claimant)), Some(claim)) if claim.requester == request.requester && claim.key != claimant.key => {
-                self.waits(claim).await
-            }
-            _ => false,
-        };
         Ok(Observed {
             registered: node.is_some_and(|node| self.nodes.get(&node).is_some()),
-            claim_waits,
             root,
             request,
             read,
@@ -220,7 +198,6 @@ fn plan(observed: &Observed, now: Timestamp) -> Plan {
             let world = World {
                 registered: observed.registered,
                 identity,
-                claim_waits: observed.claim_waits,
             };
             match bootstrap::decide(request, claimant, world, now) {
                 Decision::Approve => {

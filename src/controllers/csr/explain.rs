@@ -104,8 +104,6 @@ impl World {
                     let world = bootstrap::World {
                         registered: self.nodes.contains_key(&claimant.node),
                         identity: self.identities.get(&claimant.node),
-                        // Only who asks for the name again with another key may be told too much.
-                        claim_waits: false,
                     };
                     bootstrap::decide(request, &claimant, world, now)
                 }

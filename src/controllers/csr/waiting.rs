@@ -17,41 +17,37 @@ pub(super) struct Waiting(Mutex<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    requests: BTreeMap<String, (Option<String>, ReasonWord)>,
+    requests: BTreeMap<String, (Vec<String>, ReasonWord)>,
     by_node: BTreeMap<String, BTreeSet<String>>,
     told: HashMap<String, (u32, Duration)>,
 }
 
 impl Waiting {
-    /// Notes that a request waits; whether that is news.
+    /// Notes that a request waits; whether that is news. It is woken by changes of the node it is about, and of the one
+    /// that has what it asks for.
     pub(super) fn put(&self, request: &str, node: Option<&str>, reason: &Reason) -> bool {
         let word = ReasonWord::from(reason);
+        let holder = match reason {
+            Reason::HeldByAnother { holder, .. } => Some(holder.as_str()),
+            _ => None,
+        };
+        let nodes: Vec<String> = node.into_iter().chain(holder).map(str::to_owned).collect();
         let mut inner = self.inner();
-        if let Some(node) = node {
-            let requests = inner.by_node.entry(node.to_owned()).or_default();
-            requests.insert(request.to_owned());
+        let before = inner.take(request);
+        for node in &nodes {
+            inner
+                .by_node
+                .entry(node.clone())
+                .or_default()
+                .insert(request.to_owned());
         }
-        let before = inner
-            .requests
-            .insert(request.to_owned(), (node.map(str::to_owned), word));
-        before.is_none_or(|(_, before)| before != word)
+        inner.requests.insert(request.to_owned(), (nodes, word));
+        before != Some(word)
     }
 
     /// Notes that a request waits no longer; whether it did.
     pub(super) fn remove(&self, request: &str) -> bool {
-        let mut inner = self.inner();
-        let Some((node, _)) = inner.requests.remove(request) else {
-            return false;
-        };
-        if let Some(node) = node
-            && let Some(requests) = inner.by_node.get_mut(&node)
-        {
-            requests.remove(request);
-            if requests.is_empty() {
-                inner.by_node.remove(&node);
-            }
-        }
-        true
+        self.inner().take(request).is_some()
     }
 
     /// The requests that wait and are about a node.
@@ -92,6 +88,22 @@ impl Waiting {
     }
 }
 
+impl Inner {
+    /// Forgets a request; why it waited.
+    fn take(&mut self, request: &str) -> Option<ReasonWord> {
+        let (nodes, word) = self.requests.remove(request)?;
+        for node in nodes {
+            if let Some(requests) = self.by_node.get_mut(&node) {
+                requests.remove(request);
+                if requests.is_empty() {
+                    self.by_node.remove(&node);
+                }
+            }
+        }
+        Some(word)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,7 +120,21 @@ mod tests {
             (waiting.of("n"), waiting.all(), waiting.len()),
             (vec!["a".to_owned()], vec!["a".to_owned()], 2)
         );
+        let held = Reason::HeldByAnother {
+            host: "10.0.0.1"
+                .parse()
+                .map(crate::reconcilers::host_name::Host::Address)
+                .unwrap(),
+            holder: "m".to_owned(),
+        };
+        assert!(waiting.put("a", Some("n"), &held));
+        assert_eq!(
+            (waiting.of("n"), waiting.of("m")),
+            (vec!["a".to_owned()], vec!["a".to_owned()]),
+            "woken by both"
+        );
         assert!(waiting.remove("a") && !waiting.remove("a") && waiting.remove("b"));
+        assert!(waiting.of("m").is_empty());
         assert_eq!((waiting.of("n").len(), waiting.len()), (0, 0));
     }
 

@@ -18,8 +18,6 @@ pub struct World<'a> {
     pub registered: bool,
     /// What is remembered of the name.
     pub identity: Option<&'a Identity>,
-    /// Whether the request that claimed the name still waits, so that no certificate can have come of it.
-    pub claim_waits: bool,
 }
 
 /// A request that may claim a name, as far as its own content says.
@@ -80,8 +78,7 @@ pub fn decide(request: &Request, claimant: &Claimant, world: World<'_>, now: Tim
         return Decision::Approve;
     };
     let same = |claim: &Claim| {
-        claim.request_uid == request.uid
-            || (claim.requester == request.requester && (claim.key == claimant.key || world.claim_waits))
+        claim.request_uid == request.uid || (claim.requester == request.requester && claim.key == claimant.key)
     };
     match &identity.certificate {
         Some(end) if end.not_after > now && !identity.claim.as_ref().is_some_and(same) => {

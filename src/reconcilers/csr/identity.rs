@@ -194,8 +194,12 @@ impl Holders {
             let names = self.names.entry(recorded.address.clone()).or_default();
             names.insert(name.to_owned(), recorded.first_seen);
         }
+        // A node's name is its own before it, or anybody else, tells it as an address.
+        let own = self.names.entry(name.to_owned()).or_default();
+        own.insert(name.to_owned(), Timestamp::MIN);
         let addresses = identity.addresses.iter().map(|recorded| recorded.address.clone());
-        self.addresses.insert(name.to_owned(), addresses.collect());
+        self.addresses
+            .insert(name.to_owned(), addresses.chain([name.to_owned()]).collect());
     }
 
     /// Forgets a name.

@@ -63,7 +63,7 @@ pub enum Reason {
     #[error("{0} is a name of the cluster's own, not of a node")]
     ReservedName(Host),
     /// An address that is the same on every host, or of no host.
-    #[error("{address} is a {kind} address, not a node's own")]
+    #[error("{address} is one of the {kind} addresses, not a node's own")]
     ReservedAddress {
         /// Which.
         address: Host,
@@ -98,7 +98,7 @@ pub enum Reason {
     NotRecorded(Host),
     /// Another node had it first.
     #[error(
-        "{host} was node {holder}'s before; if that node is gone or has given it up for good: stratum node forget {holder}"
+        "{host} was node {holder}'s before; if that machine is gone: kubectl delete node {holder}, then stratum node forget {holder}"
     )]
     HeldByAnother {
         /// Which.

@@ -8,7 +8,7 @@ use kube::Client;
 use kube::core::Status;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, SanType};
 use serde_json::{Value, json};
-use stratum::host::child::Program;
+use stratum::host::child::{Finished, Program};
 use stratum::host::layout::Identity;
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
@@ -119,14 +119,19 @@ impl Bed {
 
     /// Runs a command of ours as administrator; returns what it printed.
     pub(crate) async fn stratum(&self, arguments: &[&str]) -> String {
+        let finished = self.try_stratum(arguments).await;
+        let stderr = String::from_utf8_lossy(&finished.stderr);
+        assert!(finished.exit.is_success(), "{arguments:?}: {stderr}");
+        String::from_utf8(finished.stdout).unwrap()
+    }
+
+    /// Runs a command of ours as administrator, whose end is the test's to judge.
+    pub(crate) async fn try_stratum(&self, arguments: &[&str]) -> Finished {
         let kubeconfig = self.cluster.kubeconfig(Identity::Admin);
         let program = Program::new(stratum())
             .arguments(arguments.iter().copied())
             .arguments(["--kubeconfig".as_ref(), kubeconfig.as_os_str()]);
-        let finished = program.run(Vec::new()).await.unwrap();
-        let stderr = String::from_utf8_lossy(&finished.stderr);
-        assert!(finished.exit.is_success(), "{arguments:?}: {stderr}");
-        String::from_utf8(finished.stdout).unwrap()
+        program.run(Vec::new()).await.unwrap()
     }
 
     /// Gives a request a condition as somebody else, with the rights of an administrator.

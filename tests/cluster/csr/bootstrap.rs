@@ -2,6 +2,7 @@ use http::Method;
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
+use stratum::host::child::Exit;
 use stratum::host::clock;
 
 use super::bed::{Bed, SOON, ask_client, conditions, new_key};
@@ -55,16 +56,18 @@ async fn the_same_machine_may_ask_again() {
 }
 
 #[tokio::test]
-async fn two_tokens_that_race_get_one_name_once() {
+async fn two_machines_that_race_get_one_name_once() {
     let bed = Bed::shared().await;
     let (one, two) = (bed.joiner("ffffff").await, bed.joiner("gggggg").await);
     let (first, second) = (new_key(), new_key());
-    for round in 0..10 {
+    for round in 0..20 {
+        // All joiners on one token are one user, and still two machines.
+        let two = if round % 2 == 0 { &one } else { &two };
         let node = format!("race-{round}");
         let names = [format!("{node}-a"), format!("{node}-b")];
         futures::join!(
             ask_client(&one, &names[0], &node, &first),
-            ask_client(&two, &names[1], &node, &second)
+            ask_client(two, &names[1], &node, &second)
         );
         let one_of_two = || async {
             let both = [bed.request(&names[0]).await, bed.request(&names[1]).await];
@@ -101,6 +104,13 @@ async fn a_registered_name_and_one_whose_certificate_lives_are_taken() {
     ask_client(&joiner, "controller-1", "one", &new_key()).await;
     bed.waits("controller-1", "NameTaken").await;
 
+    let refused = bed.try_stratum(&["node", "forget", "settled"]).await;
+    assert_eq!(refused.exit, Exit::Status(3));
+    let why = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        why.starts_with("error: Node settled is registered") && why.lines().count() == 1,
+        "{why}"
+    );
     bed.cluster.kubectl(&["delete", "node", "settled"]).await;
     let claimed = || async {
         let told = bed.stratum(&["operator", "csrs"]).await;
@@ -154,7 +164,7 @@ async fn a_claim_that_somebody_denies_frees_the_name() {
 
 /// All of them are one user to the API server.
 #[tokio::test]
-async fn a_hundred_joiners_on_one_token_all_join() {
+async fn three_hundred_joiners_on_one_token_all_join() {
     let bed = Bed::shared().await;
     let joiner = bed.joiner("kkkkkk").await;
     let join = |number: usize| {
@@ -164,8 +174,8 @@ async fn a_hundred_joiners_on_one_token_all_join() {
             ask_client(&joiner, &name, &name, &new_key()).await;
         }
     };
-    futures::future::join_all((0..100).map(join)).await;
-    for number in 0..100 {
+    futures::future::join_all((0..300).map(join)).await;
+    for number in 0..300 {
         bed.approved(&format!("crowd-{number}")).await;
     }
 }

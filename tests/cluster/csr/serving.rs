@@ -47,7 +47,7 @@ async fn what_a_node_says_of_itself_does_not_make_it_its_own() {
             "is a name of the cluster's own",
         ),
         (4, "10.96.0.1", "ReservedAddress", "lies in the service network"),
-        (5, "127.0.0.1", "ReservedAddress", "is a loopback address"),
+        (5, "127.0.0.1", "ReservedAddress", "is one of the loopback addresses"),
         (
             6,
             "10.2.0.9",

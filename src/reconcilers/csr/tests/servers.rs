@@ -265,6 +265,17 @@ fn the_first_to_have_an_address_keeps_it() {
 }
 
 #[test]
+fn the_name_of_a_node_is_its_own_before_it_tells_it() {
+    let mut cluster = Cluster::new();
+    cluster.report("silent", &[], 50);
+    cluster.report("n1", &["10.0.0.5", "silent", "n2"], 60);
+    for name in ["DNS:silent", "DNS:n2"] {
+        let decision = cluster.serving(&serving_request(&kit::subject("n1"), name));
+        assert_eq!(word(&decision), "held_by_another", "{name}: {decision:?}");
+    }
+}
+
+#[test]
 fn a_node_keeps_what_it_has_while_it_tells_nothing_and_gives_up_what_it_no_longer_tells() {
     let view = |addresses: &[&str]| NodeView {
         uid: Uid("u".to_owned()),
