@@ -1,8 +1,9 @@
-//! X.509 as pure functions: bytes, keys and time in, bytes out.
+//! X.509, and sealing, as pure functions: bytes, keys and time in, bytes out.
 //!
 //! Nothing here reads a clock, a file or the network, and nothing internal is imported. Keys and serial numbers are made
 //! in one leaf file, [`key`]; an [`authority`] signs what a [`leaf`] request asks for; a [`certificate`] is the parsed
-//! view of what came out, or of what was found; a [`signing_request`] is what somebody else asks for.
+//! view of what came out, or of what was found; a [`signing_request`] is what somebody else asks for. What has to pass
+//! through other hands is [`seal`]ed first.
 
 pub mod authority;
 pub mod certificate;
@@ -10,6 +11,7 @@ mod der;
 pub mod key;
 pub mod leaf;
 pub mod name;
+pub mod seal;
 pub mod signing_request;
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 pub mod csr;
 pub mod election;
+pub mod grants;
 pub mod host_name;
 pub mod inventory;
 pub mod manifests;
