@@ -243,7 +243,7 @@ pub fn object_path(id: &ObjectId, version: &str) -> String {
 }
 
 /// One path segment: a name from a file must not be able to reach another path.
-fn segment(text: &str) -> String {
+pub(crate) fn segment(text: &str) -> String {
     use std::fmt::Write;
     text.bytes().fold(String::with_capacity(text.len()), |mut out, byte| {
         if byte.is_ascii_alphanumeric() || b"-_:.".contains(&byte) {

@@ -50,6 +50,8 @@ pub enum ConcernName {
     BootstrapCsrs,
     /// What is remembered of node names.
     NodeIdentities,
+    /// The entries of controllers' join grants.
+    Grants,
 }
 
 impl ConcernName {

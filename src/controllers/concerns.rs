@@ -12,6 +12,7 @@ use super::csr::bootstrap::BootstrapApprover;
 use super::csr::serving::ServingApprover;
 use super::csr::{Approver, Networks, self_check};
 use super::events::Events;
+use super::grants::pruning::GrantPruning;
 use super::identities::follow::FollowNodes;
 use super::in_term::InTerm;
 use super::inventory::sync::{InventorySync, Standing};
@@ -30,6 +31,7 @@ pub fn all() -> Concerns {
     concerns.on_every_instance(ConcernName::BootstrapCsrs, bootstrap_csrs);
     concerns.on_the_leader(ConcernName::Manifests, manifests);
     concerns.on_the_leader(ConcernName::NodeIdentities, node_identities);
+    concerns.on_the_leader(ConcernName::Grants, grants);
     concerns
 }
 
@@ -122,6 +124,21 @@ async fn manifests(leader: LeaderContext, stop: CancellationToken) {
         stop.run_until_cancelled(context.status.follow_manifests(term.number, reports.clone())),
         stop.run_until_cancelled(count_manifests(context.metrics.manifests.clone(), reports)),
     );
+}
+
+async fn grants(leader: LeaderContext, stop: CancellationToken) {
+    let LeaderContext {
+        context,
+        deployer: _,
+        term,
+    } = leader;
+    let namespace = &context.settings.system_namespace;
+    let in_term = InTerm {
+        concern: GrantPruning::new(context.client.clone(), namespace, context.metrics.grants.clone()),
+        fence: term.fence,
+        metrics: context.metrics.concerns.clone(),
+    };
+    concern::run(Arc::new(in_term), context.observer.clone(), stop).await;
 }
 
 async fn count_inventory(metrics: InventoryMetrics, mut standing: watch::Receiver<Standing>) {

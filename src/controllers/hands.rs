@@ -195,6 +195,26 @@ pub async fn merge_config_map_key(
     }
 }
 
+/// Merges a patch into the object at `path`. Whatever it does not name stays as it is.
+///
+/// # Errors
+/// When the object is in another state than the patch's `metadata.resourceVersion` names (409) or is gone (404), or the API
+/// server refuses or does not answer.
+pub async fn merge(client: &Client, path: &str, patch: &serde_json::Value) -> Result<LiveObject, CallError> {
+    let content = ("application/merge-patch+json", patch.to_string().into_bytes());
+    let path = format!("{path}?fieldManager={FIELD_MANAGER}");
+    let answer = cluster::call(
+        client,
+        cluster::request(Method::PATCH, &path, AS_METADATA, Some(content)),
+    )
+    .await?;
+    cluster::live_of(&answer.body).map_err(|source| CallError::Unreadable {
+        method: Method::PATCH,
+        path,
+        source,
+    })
+}
+
 /// Stores a whole object: replaces the one its `metadata.resourceVersion` names, or creates it.
 ///
 /// # Errors

@@ -9,6 +9,7 @@
 
 pub mod csr;
 mod exposition;
+mod grants;
 #[cfg(test)]
 mod tests;
 
@@ -26,6 +27,7 @@ use prometheus_client::registry::{Registry, Unit};
 use super::concern::{ConcernName, Observer};
 
 pub use exposition::{Exposition, OPEN_METRICS, PLAIN};
+pub use grants::GrantMetrics;
 
 /// Before every name: these metrics are of the process `stratum operator`.
 const PREFIX: &str = "stratum_operator";
@@ -124,6 +126,8 @@ pub struct Metrics {
     pub inventory: InventoryMetrics,
     /// Certificate requests.
     pub csr: csr::CsrMetrics,
+    /// The grants concern.
+    pub grants: GrantMetrics,
 }
 
 impl Metrics {
@@ -139,6 +143,7 @@ impl Metrics {
             manifests: ManifestMetrics::register(&mut registry),
             inventory: InventoryMetrics::register(&mut registry),
             csr: csr::CsrMetrics::register(&mut registry),
+            grants: GrantMetrics::register(&mut registry),
             registry: Arc::new(registry),
         }
     }

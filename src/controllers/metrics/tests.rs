@@ -49,6 +49,10 @@ fn used() -> Metrics {
         .set(0);
     manifests.last_success.set(1.5);
     metrics.inventory.size.set(512);
+    let state = Word("live");
+    metrics.grants.grants.get_or_create(&ByState { state }).set(2);
+    let reason = Word("revoked");
+    metrics.grants.dropped.get_or_create(&ByReason { reason }).inc();
     metrics
 }
 
