@@ -10,6 +10,7 @@
 )]
 
 mod csr;
+mod grants;
 mod inventory;
 mod leader;
 mod manifests;

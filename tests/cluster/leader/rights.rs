@@ -15,6 +15,10 @@ const SYSTEM: &[&str] = &[
     "watch configmaps stratum-addon-inventory",
     "update configmaps stratum-addon-inventory",
     "patch configmaps stratum-operator-status",
+    "get secrets stratum-certs",
+    "patch secrets stratum-certs",
+    "list secrets",
+    "watch secrets",
     "create leases.coordination.k8s.io",
     "get leases.coordination.k8s.io stratum-operator",
     "list leases.coordination.k8s.io stratum-operator",
@@ -98,6 +102,9 @@ async fn the_operator_may_do_what_its_concerns_need_and_nothing_else() {
 
     for (verb, resource) in [
         ("get", "secrets"),
+        ("get", "secrets/stratum-carotate"),
+        ("delete", "secrets/stratum-certs"),
+        ("create", "secrets"),
         ("delete", "configmaps/stratum-addon-inventory"),
         ("delete", "leases.coordination.k8s.io/stratum-operator"),
         ("update", "configmaps/extension-apiserver-authentication"),
