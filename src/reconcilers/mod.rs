@@ -4,6 +4,7 @@
 //! in [`object`] and [`host_name`].
 
 pub mod csr;
+pub mod departed;
 pub mod election;
 pub mod grants;
 pub mod host_name;
