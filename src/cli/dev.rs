@@ -37,10 +37,14 @@ use crate::reconcilers::inventory::desired::ClusterInputs;
 /// The node's name; nothing runs on it, it is there to be counted.
 const NODE: &str = "dev";
 /// The stacks the manifests folder is seeded with.
-const SEEDS: [(&str, &str); 2] = [
+const SEEDS: [(&str, &str); 3] = [
     (
         "coredns/coredns.yaml",
         include_str!("../../deploy/stacks/coredns/coredns.yaml"),
+    ),
+    (
+        "departed-nodes/uninstall-mark.yaml",
+        include_str!("../../deploy/stacks/departed-nodes/uninstall-mark.yaml"),
     ),
     ("hello/hello.yaml", include_str!("../../deploy/stacks/hello/hello.yaml")),
 ];

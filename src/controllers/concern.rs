@@ -52,6 +52,8 @@ pub enum ConcernName {
     NodeIdentities,
     /// The entries of controllers' join grants.
     Grants,
+    /// Nodes whose machine has been uninstalled.
+    DepartedNodes,
 }
 
 impl ConcernName {

@@ -11,6 +11,7 @@ use super::concern::{self, ConcernName};
 use super::csr::bootstrap::BootstrapApprover;
 use super::csr::serving::ServingApprover;
 use super::csr::{Approver, Networks, self_check};
+use super::departed::{self, DepartedNodes};
 use super::events::Events;
 use super::grants::pruning::GrantPruning;
 use super::identities::follow::FollowNodes;
@@ -19,6 +20,7 @@ use super::inventory::sync::{InventorySync, Standing};
 use super::manifests::{Manifests, Settings};
 use super::metrics::{ByReason, ByResult, ByState, InventoryMetrics, ManifestMetrics, Word};
 use super::operator::{Concerns, Context, LeaderContext};
+use crate::host::clock;
 use crate::reconcilers::csr::Signer;
 use crate::reconcilers::manifests::report::{Outcome, Report, SuspensionReason};
 
@@ -32,6 +34,7 @@ pub fn all() -> Concerns {
     concerns.on_the_leader(ConcernName::Manifests, manifests);
     concerns.on_the_leader(ConcernName::NodeIdentities, node_identities);
     concerns.on_the_leader(ConcernName::Grants, grants);
+    concerns.on_the_leader(ConcernName::DepartedNodes, departed_nodes);
     concerns
 }
 
@@ -91,6 +94,30 @@ async fn node_identities(leader: LeaderContext, stop: CancellationToken) {
             context.nodes.clone(),
             context.identities.clone(),
         ),
+        fence: term.fence,
+        metrics: context.metrics.concerns.clone(),
+    };
+    concern::run(Arc::new(in_term), context.observer.clone(), stop).await;
+}
+
+async fn departed_nodes(leader: LeaderContext, stop: CancellationToken) {
+    let LeaderContext {
+        context,
+        deployer: _,
+        term,
+    } = leader;
+    let settings = departed::Settings {
+        system_namespace: context.settings.system_namespace.clone(),
+        now: clock::now,
+    };
+    let shared = departed::Shared {
+        nodes: context.nodes.clone(),
+        identities: context.identities.clone(),
+        events: Events::new(context.client.clone(), &context.settings.node),
+        metrics: context.metrics.departed.clone(),
+    };
+    let in_term = InTerm {
+        concern: DepartedNodes::new(context.client.clone(), shared, settings),
         fence: term.fence,
         metrics: context.metrics.concerns.clone(),
     };

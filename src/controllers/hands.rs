@@ -10,6 +10,7 @@ use kube::Client;
 use serde_json::json;
 
 use super::cluster::{self, AS_METADATA, CallError};
+use super::nodes;
 use crate::reconcilers::manifests::memory::LiveObject;
 use crate::reconcilers::object::{ObjectId, Uid};
 
@@ -213,6 +214,28 @@ pub async fn merge(client: &Client, path: &str, patch: &serde_json::Value) -> Re
         path,
         source,
     })
+}
+
+/// Sets an annotation of a Node, or removes it when the value is none, if the Node still is the one with this UID.
+///
+/// # Errors
+/// When it is another Node by now (409), there is none (404), or the API server refuses or does not answer.
+pub async fn annotate_node(
+    client: &Client,
+    node: &str,
+    uid: &Uid,
+    (key, value): (&str, Option<&str>),
+    mode: Mode,
+) -> Result<(), CallError> {
+    let dry_run = match mode {
+        Mode::Real => "",
+        Mode::DryRun => "&dryRun=All",
+    };
+    let path = format!("{}?fieldManager={FIELD_MANAGER}{dry_run}", nodes::path(node));
+    let body = json!({"metadata": {"uid": uid.0, "annotations": {key: value}}});
+    let content = ("application/merge-patch+json", body.to_string().into_bytes());
+    let patch = cluster::request(Method::PATCH, &path, AS_METADATA, Some(content));
+    cluster::call(client, patch).await.map(|_| ())
 }
 
 /// Stores a whole object: replaces the one its `metadata.resourceVersion` names, or creates it.

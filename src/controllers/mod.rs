@@ -13,6 +13,7 @@ pub mod concerns;
 pub mod connection;
 mod contention;
 pub mod csr;
+pub mod departed;
 pub mod events;
 pub mod grants;
 pub mod hands;

@@ -10,6 +10,7 @@
 )]
 
 mod csr;
+mod departed;
 mod grants;
 mod inventory;
 mod leader;

@@ -8,6 +8,7 @@
 //! struct with `register`, and a field and a line in [`Metrics`].
 
 pub mod csr;
+pub mod departed;
 mod exposition;
 mod grants;
 #[cfg(test)]
@@ -128,6 +129,8 @@ pub struct Metrics {
     pub csr: csr::CsrMetrics,
     /// The grants concern.
     pub grants: GrantMetrics,
+    /// Nodes of uninstalled machines.
+    pub departed: departed::DepartedMetrics,
 }
 
 impl Metrics {
@@ -144,6 +147,7 @@ impl Metrics {
             inventory: InventoryMetrics::register(&mut registry),
             csr: csr::CsrMetrics::register(&mut registry),
             grants: GrantMetrics::register(&mut registry),
+            departed: departed::DepartedMetrics::register(&mut registry),
             registry: Arc::new(registry),
         }
     }

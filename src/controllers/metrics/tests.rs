@@ -53,6 +53,10 @@ fn used() -> Metrics {
     metrics.grants.grants.get_or_create(&ByState { state }).set(2);
     let reason = Word("revoked");
     metrics.grants.dropped.get_or_create(&ByReason { reason }).inc();
+    let result = Word("deleted");
+    metrics.departed.nodes.get_or_create(&ByResult { result }).inc();
+    let reason = Word("ready");
+    metrics.departed.kept.get_or_create(&ByReason { reason }).set(1);
     metrics
 }
 

@@ -32,8 +32,11 @@ const CLUSTER: &[&str] = &[
     "get namespaces",
     "list namespaces",
     "watch namespaces",
+    "get nodes",
     "list nodes",
     "watch nodes",
+    "patch nodes",
+    "delete nodes",
     "get certificatesigningrequests.certificates.k8s.io",
     "list certificatesigningrequests.certificates.k8s.io",
     "watch certificatesigningrequests.certificates.k8s.io",
@@ -48,8 +51,9 @@ const CLUSTER: &[&str] = &[
     "list servicecidrs.networking.k8s.io",
     "create subjectaccessreviews.authorization.k8s.io",
 ];
-/// Rights in `default` and in `kube-public`, besides.
+/// Rights in `default`, in `kube-node-lease` and in `kube-public`, besides.
 const DEFAULT: &[&str] = &["list endpointslices.discovery.k8s.io"];
+const NODE_LEASES: &[&str] = &["get leases.coordination.k8s.io"];
 const PUBLIC: &[&str] = &["get configmaps cluster-info"];
 
 /// What the API server says that an identity may do in a namespace. What every authenticated user may ask about itself is
@@ -94,7 +98,11 @@ async fn the_operator_may_do_what_its_concerns_need_and_nothing_else() {
     let set = |lists: &[&[&str]]| -> BTreeSet<String> { lists.concat().into_iter().map(str::to_owned).collect() };
     let found = rights(cluster, Identity::Operator, "kube-system").await;
     assert_eq!(found, set(&[SYSTEM, CLUSTER]));
-    let elsewhere = [("default", DEFAULT), ("kube-public", PUBLIC), ("kube-node-lease", &[])];
+    let elsewhere = [
+        ("default", DEFAULT),
+        ("kube-node-lease", NODE_LEASES),
+        ("kube-public", PUBLIC),
+    ];
     for (namespace, own) in elsewhere {
         let found = rights(cluster, Identity::Operator, namespace).await;
         assert_eq!(found, set(&[CLUSTER, own]), "{namespace}");
@@ -108,7 +116,8 @@ async fn the_operator_may_do_what_its_concerns_need_and_nothing_else() {
         ("delete", "configmaps/stratum-addon-inventory"),
         ("delete", "leases.coordination.k8s.io/stratum-operator"),
         ("update", "configmaps/extension-apiserver-authentication"),
-        ("delete", "nodes"),
+        ("update", "nodes"),
+        ("create", "nodes"),
         ("create", "pods"),
         ("impersonate", "users"),
         ("escalate", "clusterroles.rbac.authorization.k8s.io"),
