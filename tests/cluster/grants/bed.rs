@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use kube::client::Body;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 use stratum::controllers::concern::{self, Concern, chain};
@@ -19,6 +21,7 @@ use stratum::pki::seal::CertificateKey;
 use stratum::reconcilers::grants::NAME;
 use stratum::reconcilers::grants::material::Material;
 use stratum::reconcilers::grants::token::TokenId;
+use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use zeroize::Zeroizing;
 
@@ -191,5 +194,31 @@ impl<'a> Bed<'a> {
     pub(crate) fn dropped(&self, reason: &'static str) -> u64 {
         let labels = ByReason { reason: Word(reason) };
         self.metrics.grants.dropped.get_or_create(&labels).get()
+    }
+}
+
+/// A moment in the middle of a pass.
+#[derive(Default)]
+pub(crate) struct Pause {
+    pub(crate) reached: Notify,
+    pub(crate) over: Notify,
+}
+
+impl Pause {
+    /// A client that holds its request `number` (from 1) back until the pause is over.
+    pub(crate) fn before(self: &Arc<Self>, number: usize, client: Client) -> Client {
+        let (pause, sent) = (Arc::clone(self), AtomicUsize::new(0));
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let (pause, client) = (Arc::clone(&pause), client.clone());
+            let held = sent.fetch_add(1, Ordering::Relaxed) + 1 == number;
+            async move {
+                if held {
+                    pause.reached.notify_one();
+                    pause.over.notified().await;
+                }
+                client.send(request).await
+            }
+        });
+        Client::new(service, "default")
     }
 }

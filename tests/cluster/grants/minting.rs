@@ -1,6 +1,7 @@
 //! What a mint adds, drops and leaves alone.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::future::join_all;
 use stratum::controllers::concern::chain;
@@ -11,7 +12,7 @@ use stratum::pki::seal;
 use stratum::reconcilers::grants::entry::OpenError;
 use stratum::reconcilers::grants::plan::MintError;
 
-use super::bed::{Bed, id, in_seconds, is_collected, key, material};
+use super::bed::{Bed, Pause, SOON, id, in_seconds, is_collected, key, material};
 use crate::support::Cluster;
 
 #[tokio::test]
@@ -185,4 +186,31 @@ async fn mints_and_prunes_at_one_time_lose_nothing() {
     assert_eq!(bed.owners().await.len(), usize::from(WRITERS));
     assert!(is_collected(&bed.owners().await, &[]), "it goes with its last grant");
     assert_eq!(bed.secret().await.metadata.annotations.unwrap()["note"], "3");
+}
+
+/// Before the Secret is read, before the tokens are listed, and before the Secret is written.
+#[tokio::test]
+async fn a_grant_that_is_minted_in_the_middle_of_a_pass_is_not_lost() {
+    let bed = Bed::new(Cluster::shared().await, "grants-middle").await;
+    for (number, [gone, new]) in (1..).zip([["aaaaaa", "bbbbbb"], ["cccccc", "dddddd"], ["eeeeee", "ffffff"]]) {
+        bed.granted(gone).await;
+        bed.revoke(gone).await;
+        let pause = Arc::new(Pause::default());
+        let middle = async {
+            pause.reached.notified().await;
+            bed.granted(new).await;
+            pause.over.notify_one();
+        };
+        let pass = bed.pass_of(pause.before(number, bed.operator.clone()));
+        let both = async { tokio::join!(pass, middle) };
+        let (pass, ()) = tokio::time::timeout(SOON, both).await.unwrap();
+        pass.unwrap();
+        let opened = bed.open(new, &key(1)).await;
+        assert_eq!(opened.unwrap(), material(new), "before request {number}");
+        let owner = format!("bootstrap-token-{new}");
+        assert!(bed.owners().await.contains_key(&owner), "before request {number}");
+    }
+    bed.pass().await;
+    assert_eq!(bed.keys().await, ["bbbbbb", "dddddd", "ffffff"]);
+    assert_eq!(bed.owners().await.len(), 3);
 }
