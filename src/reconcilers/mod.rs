@@ -12,3 +12,4 @@ pub mod inventory;
 pub mod manifests;
 pub mod node;
 pub mod object;
+pub mod spread;
