@@ -54,6 +54,8 @@ pub enum ConcernName {
     Grants,
     /// Nodes whose machine has been uninstalled.
     DepartedNodes,
+    /// CoreDNS's replicas on more than one node.
+    CorednsSpread,
 }
 
 impl ConcernName {

@@ -20,9 +20,11 @@ use super::inventory::sync::{InventorySync, Standing};
 use super::manifests::{Manifests, Settings};
 use super::metrics::{ByReason, ByResult, ByState, InventoryMetrics, ManifestMetrics, Word};
 use super::operator::{Concerns, Context, LeaderContext};
+use super::spread::Spread;
 use crate::host::clock;
 use crate::reconcilers::csr::Signer;
 use crate::reconcilers::manifests::report::{Outcome, Report, SuspensionReason};
+use crate::reconcilers::spread::memory::Pace;
 
 /// The concerns of this version.
 #[must_use]
@@ -32,6 +34,7 @@ pub fn all() -> Concerns {
     concerns.on_every_instance(ConcernName::ServingCsrs, serving_csrs);
     concerns.on_every_instance(ConcernName::BootstrapCsrs, bootstrap_csrs);
     concerns.on_the_leader(ConcernName::Manifests, manifests);
+    concerns.on_the_leader(ConcernName::CorednsSpread, coredns_spread);
     concerns.on_the_leader(ConcernName::NodeIdentities, node_identities);
     concerns.on_the_leader(ConcernName::Grants, grants);
     concerns.on_the_leader(ConcernName::DepartedNodes, departed_nodes);
@@ -162,6 +165,25 @@ async fn grants(leader: LeaderContext, stop: CancellationToken) {
     let namespace = &context.settings.system_namespace;
     let in_term = InTerm {
         concern: GrantPruning::new(context.client.clone(), namespace, context.metrics.grants.clone()),
+        fence: term.fence,
+        metrics: context.metrics.concerns.clone(),
+    };
+    concern::run(Arc::new(in_term), context.observer.clone(), stop).await;
+}
+
+async fn coredns_spread(leader: LeaderContext, stop: CancellationToken) {
+    let LeaderContext { context, term, .. } = leader;
+    let settings = &context.settings;
+    let spread = Spread::new(
+        context.client.clone(),
+        context.nodes.clone(),
+        &settings.system_namespace,
+        Events::new(context.client.clone(), &settings.node),
+        context.metrics.spread.clone(),
+        Pace::default(),
+    );
+    let in_term = InTerm {
+        concern: spread,
         fence: term.fence,
         metrics: context.metrics.concerns.clone(),
     };

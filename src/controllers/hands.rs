@@ -7,6 +7,7 @@
 use http::Method;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Client;
+use kube::core::Status;
 use serde_json::json;
 
 use super::cluster::{self, AS_METADATA, CallError};
@@ -157,6 +158,34 @@ pub async fn ask(client: &Client, path: &str, question: &serde_json::Value) -> R
         path: path.to_owned(),
         source,
     })
+}
+
+/// Evicts a pod, if it still is the one with this UID; the API server asks its PodDisruptionBudget first.
+///
+/// # Errors
+/// When the budget does not allow it now (429), more than one budget selects the pod (500), the pod is another one (409) or
+/// gone (404), or the API server refuses or does not answer.
+pub async fn evict(client: &Client, namespace: &str, pod: &str, uid: &Uid) -> Result<(), CallError> {
+    let eviction = json!({
+        "apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace},
+        "deleteOptions": {"preconditions": {"uid": uid.0}},
+    });
+    let path = format!(
+        "{}/{pod}/eviction",
+        cluster::collection_path("", "v1", "pods", Some(namespace))
+    );
+    let content = ("application/json", eviction.to_string().into_bytes());
+    let request = cluster::request(Method::POST, &path, "application/json", Some(content));
+    let answer = cluster::call(client, request).await?;
+    // With more than one budget the API server answers 201, and the refusal stands in the body.
+    match serde_json::from_slice::<Status>(&answer.body) {
+        Ok(status) if status.is_failure() => Err(CallError::Refused {
+            method: Method::POST,
+            path,
+            status: status.boxed(),
+        }),
+        Ok(_) | Err(_) => Ok(()),
+    }
 }
 
 /// Merges one key into the data of a ConfigMap, which is created when it does not exist.

@@ -30,5 +30,6 @@ pub mod nodes;
 pub mod once;
 pub mod operator;
 pub mod shutdown;
+pub mod spread;
 pub mod status;
 pub mod telemetry;

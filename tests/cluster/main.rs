@@ -17,5 +17,6 @@ mod leader;
 mod manifests;
 mod plane;
 mod session;
+mod spread;
 mod support;
 mod yaml_parity;

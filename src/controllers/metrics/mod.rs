@@ -11,6 +11,8 @@ pub mod csr;
 pub mod departed;
 mod exposition;
 mod grants;
+mod inventory;
+pub mod spread;
 #[cfg(test)]
 mod tests;
 
@@ -29,6 +31,7 @@ use super::concern::{ConcernName, Observer};
 
 pub use exposition::{Exposition, OPEN_METRICS, PLAIN};
 pub use grants::GrantMetrics;
+pub use inventory::InventoryMetrics;
 
 /// Before every name: these metrics are of the process `stratum operator`.
 const PREFIX: &str = "stratum_operator";
@@ -131,6 +134,8 @@ pub struct Metrics {
     pub grants: GrantMetrics,
     /// Nodes of uninstalled machines.
     pub departed: departed::DepartedMetrics,
+    /// The spread of CoreDNS.
+    pub spread: spread::SpreadMetrics,
 }
 
 impl Metrics {
@@ -148,6 +153,7 @@ impl Metrics {
             csr: csr::CsrMetrics::register(&mut registry),
             grants: GrantMetrics::register(&mut registry),
             departed: departed::DepartedMetrics::register(&mut registry),
+            spread: spread::SpreadMetrics::register(&mut registry),
             registry: Arc::new(registry),
         }
     }
@@ -349,33 +355,6 @@ impl ManifestMetrics {
             "Unix time at which the last pass without a refusal ended",
             Unit::Seconds,
             metrics.last_success.clone(),
-        );
-        metrics
-    }
-}
-
-/// The prune inventory, as this instance last read or wrote it.
-#[derive(Clone, Debug, Default)]
-pub struct InventoryMetrics {
-    /// How large its ConfigMap is.
-    pub size: Number,
-    /// Control-plane nodes that have not contributed.
-    pub nodes_missing: Number,
-}
-
-impl InventoryMetrics {
-    fn register(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        registry.register_with_unit(
-            "inventory_size",
-            "The size of the prune inventory's ConfigMap",
-            Unit::Bytes,
-            metrics.size.clone(),
-        );
-        registry.register(
-            "inventory_nodes_missing",
-            "Control-plane nodes that have not contributed to the prune inventory",
-            metrics.nodes_missing.clone(),
         );
         metrics
     }

@@ -58,6 +58,16 @@ fn used() -> Metrics {
     let reason = Word("ready");
     metrics.departed.kept.get_or_create(&ByReason { reason }).set(1);
     metrics
+        .spread
+        .evictions
+        .get_or_create(&ByResult { result: Word("budget") })
+        .inc();
+    metrics
+        .spread
+        .decision
+        .get_or_create(&ByReason { reason: Word("spread") })
+        .set(1);
+    metrics
 }
 
 /// A family as it was declared: kind, and the names its samples may have.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Affinity, Taint as NodeTaint, Toleration, TopologySpreadConstraint};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use serde::Deserialize;
 
 use super::placement::{Taint, Template, unjudged_rule};
@@ -119,7 +119,7 @@ impl PodFacts {
 }
 
 /// A Node, for whether a pod could run there.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(from = "NodeView")]
 pub struct NodeFacts {
     /// Its name.
@@ -141,23 +141,22 @@ pub struct NodeFacts {
 }
 
 /// A Node as it is read. Everything else of it is dropped while it is read.
-#[derive(Clone, Debug, Deserialize)]
-pub struct NodeView {
-    /// Its metadata.
-    pub metadata: ObjectMeta,
+#[derive(Deserialize)]
+struct NodeView {
+    metadata: MetadataView,
     #[serde(default)]
     spec: NodeSpecView,
     #[serde(default)]
     status: NodeStatusView,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 struct NodeSpecView {
     unschedulable: Option<bool>,
     taints: Option<Vec<NodeTaint>>,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Default, Deserialize)]
 struct NodeStatusView {
     allocatable: Option<BTreeMap<String, Quantity>>,
     conditions: Option<Vec<ConditionView>>,
@@ -172,8 +171,8 @@ impl From<NodeView> for NodeFacts {
             effect: taint.effect,
         };
         Self {
-            name: metadata.name.unwrap_or_default(),
-            uid: Uid(metadata.uid.unwrap_or_default()),
+            name: metadata.name,
+            uid: metadata.uid,
             is_ready: status.conditions.iter().flatten().any(ConditionView::is_ready),
             is_leaving: metadata.deletion_timestamp.is_some(),
             is_cordoned: spec.unschedulable.unwrap_or_default(),
@@ -306,7 +305,7 @@ struct PodStatusView {
     conditions: Option<Vec<ConditionView>>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Deserialize)]
 struct ConditionView {
     r#type: String,
     status: String,

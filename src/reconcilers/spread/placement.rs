@@ -32,7 +32,7 @@ pub struct Template {
 }
 
 /// A taint.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Taint {
     /// Its key.
     pub key: String,

@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// An amount of a resource, in billionths of its unit: a core, a byte, a piece.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Amount(i128);
 
 /// Billionths have so many decimal places.

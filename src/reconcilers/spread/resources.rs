@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::quantity::Amount;
 
 /// Amounts by the name of their resource. What is not named is nothing.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resources(BTreeMap<String, Amount>);
 
 impl Resources {

@@ -24,6 +24,11 @@ const SYSTEM: &[&str] = &[
     "list leases.coordination.k8s.io stratum-operator",
     "watch leases.coordination.k8s.io stratum-operator",
     "update leases.coordination.k8s.io stratum-operator",
+    "get deployments.apps coredns",
+    "list deployments.apps coredns",
+    "watch deployments.apps coredns",
+    "watch pods",
+    "create pods/eviction",
     "create events.events.k8s.io",
 ];
 
@@ -50,6 +55,7 @@ const CLUSTER: &[&str] = &[
     "delete nodeidentities.stratum.ciq.com",
     "list servicecidrs.networking.k8s.io",
     "create subjectaccessreviews.authorization.k8s.io",
+    "list pods",
 ];
 /// Rights in `default`, in `kube-node-lease` and in `kube-public`, besides.
 const DEFAULT: &[&str] = &["list endpointslices.discovery.k8s.io"];
