@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use super::config::ConfigFile;
 use super::exit::Exit;
 use super::printer;
+use crate::controllers::admin::AdminError;
 use crate::controllers::concerns;
 use crate::controllers::operator::{self, OperatorError};
 use crate::controllers::shutdown::{Ended, Signals};
@@ -82,6 +83,10 @@ pub(super) fn exit_of(ended: Ended<Result<(), OperatorError>>) -> anyhow::Result
         Ended::Finished(Err(error)) if error.is_leadership_lost() => {
             printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
             Ok(Exit::LeadershipLost)
+        }
+        Ended::Finished(Err(error @ OperatorError::Admin(AdminError::NeedsTls { .. }))) => {
+            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+            Ok(Exit::Usage)
         }
         Ended::Finished(Err(error)) => Err(error.into()),
         Ended::Aborted | Ended::Overdue => Ok(Exit::Failed),
