@@ -193,6 +193,11 @@ impl Requests {
         self.count(|verb, _| verb == wanted)
     }
 
+    /// Those of a verb about one resource, such as `update` and `certificatesigningrequests/approval`.
+    pub(crate) fn of(&self, wanted: &str, about: &str) -> u64 {
+        self.count(|verb, what| verb == wanted && what == about)
+    }
+
     fn count(&self, wanted: impl Fn(&str, &str) -> bool) -> u64 {
         self.0
             .iter()

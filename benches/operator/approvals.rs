@@ -285,7 +285,7 @@ async fn row(bed: &Bed, loader: &Api, burst: &Burst, table: &mut Table) -> Resul
     )
     .await?;
     let own = between.result;
-    let mut entry = Entry::new("B5 approvals", format!("{} of 5000 nodes", burst.good));
+    let mut entry = Entry::new("B5 approvals", format!("{} requests", burst.good));
     entry.floor = format!("p99 {}", seconds(between.floor));
     entry.stratum = format!("{}, all in {}", own.text(), seconds(own.seconds));
     let mut peers = Vec::new();

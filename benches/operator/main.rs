@@ -9,6 +9,7 @@
 //! table then says what was measured until then); 2 wrong usage; 3 too noisy to tell.
 
 mod apply;
+mod approvals;
 mod bed;
 mod drop;
 mod handover;
@@ -68,6 +69,7 @@ enum Benchmark {
     B2b,
     B3,
     B4,
+    B5,
     B6,
     B7,
     B11,
@@ -82,6 +84,7 @@ impl Benchmark {
             Self::B2b => "B2b",
             Self::B3 => "B3",
             Self::B4 => "B4",
+            Self::B5 => "B5",
             Self::B6 => "B6",
             Self::B7 => "B7",
             Self::B11 => "B11",
@@ -174,6 +177,7 @@ async fn measure(benchmark: Benchmark, bed: &Bed, table: &mut Table) -> Result<(
         Benchmark::B2b => drop::run(bed, table).await,
         Benchmark::B3 => resync::run(bed, table).await,
         Benchmark::B4 => prune::run(bed, table).await,
+        Benchmark::B5 => approvals::run(bed, table).await,
         Benchmark::B6 => inventory::run(bed, table).await,
         Benchmark::B7 => idle::run(bed, table).await,
         Benchmark::B11 => handover::run(bed, table).await,

@@ -92,12 +92,12 @@ func (a approver) own(ctx context.Context, csr *certificates.CertificateSigningR
 }
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file")
 	workers := flag.Int("workers", 1, "requests reconciled at one time")
 	flag.Parse()
 	log.SetLogger(klog.Background())
 
-	config := cluster.Config(*kubeconfig)
+	// controller-runtime itself has defined the flag.
+	config := cluster.Config(flag.Lookup("kubeconfig").Value.String())
 	manager, err := ctrl.NewManager(config, ctrl.Options{
 		Scheme: scheme.Scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 	})
