@@ -32,14 +32,16 @@ pub enum Change {
 }
 
 /// What is kept, by name.
-type Kept<V> = BTreeMap<Arc<str>, Arc<V>>;
+pub(super) type Kept<V> = BTreeMap<Arc<str>, Arc<V>>;
+
+/// Brings something that is derived from what is kept up to a change, before anybody is told of that.
+type Index<V> = Box<dyn Fn(&Kept<V>, &Change) + Send + Sync>;
 
 /// The objects of a kind, as the watch last had them. Clones share it.
-#[derive(Debug)]
 pub struct Mirror<V>(Arc<Inner<V>>);
 
-#[derive(Debug)]
 struct Inner<V> {
+    index: Index<V>,
     kept: RwLock<Kept<V>>,
     changes: broadcast::Sender<Change>,
     listed: watch::Sender<bool>,
@@ -53,7 +55,15 @@ impl<V> Clone for Mirror<V> {
 
 impl<V> Default for Mirror<V> {
     fn default() -> Self {
+        Self::indexed(|_, _| {})
+    }
+}
+
+impl<V> Mirror<V> {
+    /// One that keeps an index of what it holds: who is told of a change finds it there already.
+    pub(super) fn indexed(index: impl Fn(&Kept<V>, &Change) + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner {
+            index: Box::new(index),
             kept: RwLock::default(),
             changes: broadcast::Sender::new(BACKLOG),
             listed: watch::Sender::new(false),
@@ -173,11 +183,10 @@ impl<V: PartialEq + Send + Sync + 'static> Mirror<V> {
             Event::InitDone => {
                 let listed = std::mem::take(listing);
                 let before = self.write(|kept| std::mem::replace(kept, listed));
-                let changed = self.read(|kept| before != *kept);
-                self.0.listed.send_replace(true);
-                if changed {
+                if self.read(|kept| before != *kept) {
                     self.tell(Change::OfAny);
                 }
+                self.0.listed.send_replace(true);
                 return true;
             }
             Event::Apply((name, value)) => self.put(&name, Some(value)),
@@ -187,6 +196,7 @@ impl<V: PartialEq + Send + Sync + 'static> Mirror<V> {
     }
 
     fn tell(&self, change: Change) {
+        self.read(|kept| (self.0.index)(kept, &change));
         // Nobody may be listening.
         let _ = self.0.changes.send(change);
     }

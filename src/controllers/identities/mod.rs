@@ -18,7 +18,7 @@ use super::cluster::{self, CallError, CallErrorKind};
 use super::concern::{ConcernName, Observer};
 use super::hands;
 use super::light::Light;
-use super::mirror::{Change, Mirror};
+use super::mirror::{Change, Kept, Mirror};
 use crate::reconcilers::csr::identity::{Holders, Identity};
 use crate::reconcilers::host_name::Host;
 use crate::reconcilers::object::{GroupResource, ObjectId, Uid};
@@ -54,10 +54,14 @@ impl Identities {
     /// Nothing is known yet.
     #[must_use]
     pub fn new(client: Client) -> Self {
+        let holders: Arc<RwLock<Holders>> = Arc::default();
+        let index = Arc::clone(&holders);
         Self {
             client,
-            known: Mirror::default(),
-            holders: Arc::default(),
+            known: Mirror::indexed(move |kept, change| {
+                index_holders(&mut index.write().unwrap_or_else(PoisonError::into_inner), kept, change);
+            }),
+            holders,
         }
     }
 
@@ -106,23 +110,11 @@ impl Identities {
     /// Watches, and does not end.
     pub async fn watch(self, observer: Arc<dyn Observer>) {
         let api: Api<Light<NodeIdentity>> = Api::all(self.client.clone());
-        let mut changes = self.known.changes();
         let keep = |object: Light<NodeIdentity>| stored(object.0);
-        let index = async {
-            use futures::StreamExt;
-            while let Some(change) = changes.next().await {
-                self.index(&change);
-            }
-        };
         let all = watcher::Config::default();
-        let follow = self
-            .known
-            .clone()
-            .follow(api, all, keep, ConcernName::Identities, observer);
-        tokio::select! {
-            () = follow => {}
-            () = index => {}
-        }
+        self.known
+            .follow(api, all, keep, ConcernName::Identities, observer)
+            .await;
     }
 
     /// Stores a record: creates it, or replaces the one in `known`.
@@ -142,7 +134,6 @@ impl Identities {
             uid: live.uid.unwrap_or_else(|| Uid(String::new())),
         };
         self.known.put(name, Some(stored));
-        self.index(&Change::Of(name.into()));
         Ok(())
     }
 
@@ -156,7 +147,6 @@ impl Identities {
             Ok(()) | Err(_) => {}
         }
         self.known.put(name, None);
-        self.index(&Change::Of(name.into()));
         Ok(())
     }
 
@@ -178,19 +168,18 @@ impl Identities {
             Err(error) => Err(error),
         }
     }
+}
 
-    fn index(&self, change: &Change) {
-        let mut holders = self.holders.write().unwrap_or_else(PoisonError::into_inner);
-        match change {
-            Change::Of(name) => match self.known.get(name) {
-                Some(stored) => holders.insert(name, &stored.identity),
-                None => holders.remove(name),
-            },
-            Change::OfAny => {
-                *holders = Holders::default();
-                for (name, stored) in self.known.all() {
-                    holders.insert(&name, &stored.identity);
-                }
+fn index_holders(holders: &mut Holders, kept: &Kept<Stored>, change: &Change) {
+    match change {
+        Change::Of(name) => match kept.get(name) {
+            Some(stored) => holders.insert(name, &stored.identity),
+            None => holders.remove(name),
+        },
+        Change::OfAny => {
+            *holders = Holders::default();
+            for (name, stored) in kept {
+                holders.insert(name, &stored.identity);
             }
         }
     }

@@ -89,6 +89,36 @@ async fn a_broken_list_is_forgotten() {
     assert!(mirror.get("gone").is_none() && mirror.get("a").is_some());
 }
 
+/// Whoever is woken decides by the index, so it must not come later than the news.
+#[tokio::test]
+async fn the_index_is_there_before_anybody_is_told() {
+    let sum = Arc::new(std::sync::Mutex::new(0));
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let (index, seen) = (Arc::clone(&sum), Arc::clone(&told));
+    let mirror = Mirror::<u32>::indexed(move |kept, change| {
+        *index.lock().unwrap() = kept.values().map(|value| **value).sum::<u32>();
+        seen.lock().unwrap().push(change.clone());
+    });
+    let mut changes = mirror.changes();
+    let mut listing = Kept::new();
+    for event in [Event::Init, Event::InitApply(one("a", 1)), Event::InitDone] {
+        mirror.take(&mut listing, event);
+    }
+    assert_eq!((changes.next().await, *sum.lock().unwrap()), (Some(Change::OfAny), 1));
+    mirror.put("b", Some(2));
+    assert_eq!(
+        (changes.next().await, *sum.lock().unwrap()),
+        (Some(Change::Of("b".into())), 3)
+    );
+    mirror.put("a", None);
+    assert_eq!(
+        (changes.next().await, *sum.lock().unwrap()),
+        (Some(Change::Of("a".into())), 2)
+    );
+    mirror.put("a", None);
+    assert_eq!(told.lock().unwrap().len(), 3, "nothing new, nothing to index");
+}
+
 #[tokio::test]
 async fn a_slow_subscriber_is_told_to_look_at_all() {
     let mirror = Mirror::default();
