@@ -6,12 +6,13 @@ use futures::StreamExt;
 
 use super::{Error, IN_FLIGHT, Manifests, Observed};
 use crate::controllers::cluster::{self, CallError, CallErrorKind};
-use crate::controllers::hands;
 use crate::controllers::inventory::store;
+use crate::controllers::leader::LEASE;
+use crate::controllers::{hands, identities, status};
 use crate::reconcilers::manifests::STACK_LABEL;
 use crate::reconcilers::manifests::apply::Record;
 use crate::reconcilers::manifests::memory::LiveObject;
-use crate::reconcilers::manifests::prune::{self, Contents, Liveness, Verdict};
+use crate::reconcilers::manifests::prune::{self, Contents, Liveness, Reserved, Verdict};
 use crate::reconcilers::manifests::report::{KeptReason, Outcome, Report};
 use crate::reconcilers::manifests::resources::{ResourceMap, Served, Unresolved};
 use crate::reconcilers::object::{GroupResource, ObjectId, Uid};
@@ -34,6 +35,7 @@ impl Manifests {
         let served = self.discover(&mut observed.state).await?;
         let live = self.liveness(&served, candidates).await?;
         let mut gone = BTreeSet::new();
+        let reserved = self.reserved();
         for holders in [false, true] {
             let mut deletes = Vec::new();
             for (id, recorded) in candidates {
@@ -47,7 +49,7 @@ impl Manifests {
                         Contents::Empty
                     }
                 };
-                match prune::judge(id, recorded, liveness, &contents, &self.inventory_id()) {
+                match prune::judge(id, recorded, liveness, &contents, &reserved) {
                     Verdict::Forget => {
                         gone.insert(id.clone());
                     }
@@ -93,11 +95,19 @@ impl Manifests {
         gone
     }
 
-    fn inventory_id(&self) -> ObjectId {
-        ObjectId {
-            resource: GroupResource::new("", "configmaps"),
+    fn reserved(&self) -> Reserved {
+        let object = |group: &str, resource: &str, name: &str| ObjectId {
+            resource: GroupResource::new(group, resource),
             namespace: Some(self.settings.system_namespace.clone()),
-            name: store::NAME.to_owned(),
+            name: name.to_owned(),
+        };
+        Reserved {
+            objects: BTreeSet::from([
+                object("", "configmaps", store::NAME),
+                object("", "configmaps", status::NAME),
+                object("coordination.k8s.io", "leases", LEASE),
+            ]),
+            resources: BTreeSet::from([GroupResource::new(identities::GROUP, identities::RESOURCE)]),
         }
     }
 

@@ -14,7 +14,7 @@ use super::rank::prune_rank;
 use super::report::{KeptReason, Suspension};
 use super::resolve::is_protected;
 use crate::pki::hexadecimal;
-use crate::reconcilers::object::{ObjectId, StackName, Uid};
+use crate::reconcilers::object::{GroupResource, ObjectId, StackName, Uid};
 
 /// Namespaces that Kubernetes itself makes; never pruned, whatever the record says.
 const RESERVED_NAMESPACES: [&str; 4] = ["kube-system", "default", "kube-public", "kube-node-lease"];
@@ -165,9 +165,9 @@ pub fn judge(
     recorded: &Recorded,
     liveness: &Liveness,
     contents: &Contents,
-    inventory: &ObjectId,
+    reserved: &Reserved,
 ) -> Verdict {
-    if is_reserved(id, inventory) {
+    if reserved.holds(id) {
         return Verdict::Keep(KeptReason::Reserved);
     }
     let live = match liveness {
@@ -200,15 +200,22 @@ pub fn judge(
     }
 }
 
-/// Whether an object is never pruned.
-fn is_reserved(id: &ObjectId, inventory: &ObjectId) -> bool {
-    let is = |group: &str, resource: &str| id.resource.group == group && id.resource.resource == resource;
-    let beside_the_inventory = id.namespace == inventory.namespace;
-    // What the operator itself lives by: its Lease, its status, and its memory of node names.
-    let own = (is("coordination.k8s.io", "leases") && beside_the_inventory && id.name == "stratum-operator")
-        || (is("", "configmaps") && beside_the_inventory && id.name == "stratum-operator-status")
-        || is("stratum.ciq.com", "nodeidentities");
-    (is("", "namespaces") && RESERVED_NAMESPACES.contains(&id.name.as_str())) || id == inventory || own
+/// What the operator itself lives by, and no stack takes along.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// Single objects.
+    pub objects: BTreeSet<ObjectId>,
+    /// All objects of these.
+    pub resources: BTreeSet<GroupResource>,
+}
+
+impl Reserved {
+    fn holds(&self, id: &ObjectId) -> bool {
+        let namespace = id.resource.group.is_empty() && id.resource.resource == "namespaces";
+        (namespace && RESERVED_NAMESPACES.contains(&id.name.as_str()))
+            || self.objects.contains(id)
+            || self.resources.contains(&id.resource)
+    }
 }
 
 /// Whether what a Namespace or CustomResourceDefinition holds has to be looked at before it may go.

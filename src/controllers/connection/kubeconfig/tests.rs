@@ -84,3 +84,26 @@ fn a_context_must_be_clear_and_defined() {
         assert!(error.contains(word), "{word}: {error}");
     }
 }
+
+#[test]
+fn what_stands_in_a_kubeconfig_that_cannot_be_read_is_not_told() {
+    let whole = "users: [{name: u, user: {token: super-secret}}]\n";
+    for (text, fault) in [
+        (format!("{whole}contexts: ["), "line 2, column "),
+        (whole.replace("super-secret", "\"super-secret"), "is no YAML"),
+        (
+            whole.replace("{token: super-secret}", "super-secret"),
+            "not of the form",
+        ),
+        (whole.replace("super-secret", "[super-secret]"), "not of the form"),
+        (
+            whole.replace("[{name", "{super-secret: [], name").replace("}}]", "}}"),
+            "not of the form",
+        ),
+    ] {
+        let error = read(&text).err().unwrap();
+        let told = format!("{error} {error:?} {}", crate::controllers::concern::chain(&error));
+        assert!(told.contains(fault), "{fault}: {told}");
+        assert!(!told.contains("super-secret") && !told.contains('\n'), "{told}");
+    }
+}

@@ -15,6 +15,18 @@ fn open() -> Gate {
     }
 }
 
+fn reserved() -> Reserved {
+    let lease = ObjectId {
+        resource: GroupResource::new("coordination.k8s.io", "leases"),
+        name: "stratum-operator".into(),
+        ..inventory()
+    };
+    Reserved {
+        objects: [inventory(), lease].into(),
+        resources: [GroupResource::new("stratum.ciq.com", "nodeidentities")].into(),
+    }
+}
+
 fn inventory() -> ObjectId {
     ObjectId {
         resource: GroupResource::new("", "configmaps"),
@@ -239,9 +251,8 @@ fn only_the_very_object_that_was_applied_is_deleted() {
         uid: Uid("u".into()),
         resource_version: "7".into(),
     };
-    let judge = |recorded: &Recorded, liveness: Liveness| {
-        super::judge(&id, recorded, &liveness, &Contents::Empty, &inventory())
-    };
+    let judge =
+        |recorded: &Recorded, liveness: Liveness| super::judge(&id, recorded, &liveness, &Contents::Empty, &reserved());
 
     assert_eq!(judge(&known, Liveness::Live(live("u"))), delete);
     assert_eq!(
@@ -295,7 +306,7 @@ fn a_namespace_goes_only_when_nothing_would_go_with_it() {
         uids: [Uid("u".into())].into(),
         stacks: [stack("s")].into(),
     };
-    let judge = |contents: Contents| judge(&namespace, &known, &Liveness::Live(live("u")), &contents, &inventory());
+    let judge = |contents: Contents| judge(&namespace, &known, &Liveness::Live(live("u")), &contents, &reserved());
     assert!(matches!(judge(Contents::Empty), Verdict::Delete { .. }));
     assert_eq!(
         judge(Contents::Holds(inventory())),
@@ -322,7 +333,7 @@ fn the_namespaces_of_kubernetes_and_the_inventory_are_never_pruned() {
             name: name.into(),
         };
         assert_eq!(
-            judge(&id, &known, &Liveness::Live(live("u")), &Contents::Empty, &inventory()),
+            judge(&id, &known, &Liveness::Live(live("u")), &Contents::Empty, &reserved()),
             Verdict::Keep(KeptReason::Reserved)
         );
     }
@@ -332,10 +343,42 @@ fn the_namespaces_of_kubernetes_and_the_inventory_are_never_pruned() {
             &known,
             &Liveness::Live(live("u")),
             &Contents::Empty,
-            &inventory()
+            &reserved()
         ),
         Verdict::Keep(KeptReason::Reserved)
     );
+}
+
+#[test]
+fn what_the_operator_lives_by_is_never_pruned_and_its_like_is() {
+    let known = Recorded {
+        uids: [Uid("u".into())].into(),
+        stacks: [stack("s")].into(),
+    };
+    let verdict = |group: &str, resource: &str, namespace: Option<&str>, name: &str| {
+        let id = ObjectId {
+            resource: GroupResource::new(group, resource),
+            namespace: namespace.map(str::to_owned),
+            name: name.into(),
+        };
+        judge(&id, &known, &Liveness::Live(live("u")), &Contents::Empty, &reserved())
+    };
+    let system = inventory().namespace;
+    let (lease, system) = (("coordination.k8s.io", "leases"), system.as_deref());
+    for kept in [
+        verdict(lease.0, lease.1, system, "stratum-operator"),
+        verdict("stratum.ciq.com", "nodeidentities", None, "any"),
+    ] {
+        assert_eq!(kept, Verdict::Keep(KeptReason::Reserved));
+    }
+    for other in [
+        verdict(lease.0, lease.1, system, "other"),
+        verdict(lease.0, lease.1, Some("elsewhere"), "stratum-operator"),
+        verdict("example.com", "leases", system, "stratum-operator"),
+        verdict("example.com", "nodeidentities", None, "any"),
+    ] {
+        assert!(matches!(other, Verdict::Delete { .. }), "{other:?}");
+    }
 }
 
 #[test]
@@ -355,7 +398,7 @@ fn only_the_namespaces_of_the_core_group_are_reserved_or_hold_others() {
             &known,
             &Liveness::Live(live("u")),
             &Contents::Empty,
-            &inventory(),
+            &reserved(),
         );
         assert!(matches!(verdict, Verdict::Delete { .. }), "{other}");
         assert!(!holds_others(&other), "{other}");
