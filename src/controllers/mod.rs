@@ -33,3 +33,4 @@ pub mod shutdown;
 pub mod spread;
 pub mod status;
 pub mod telemetry;
+mod watching;

@@ -15,8 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::core::PartialObjectMeta;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use tracing::{info, warn};
 
@@ -27,6 +26,7 @@ use super::hands;
 use super::metrics::spread::SpreadMetrics;
 use super::metrics::{ByReason, ByResult, Word};
 use super::nodes::Nodes;
+use super::watching;
 use crate::host::clock;
 use crate::reconcilers::spread::facts::{DeploymentFacts, NodeFacts, PodFacts};
 use crate::reconcilers::spread::memory::{Answer, Memory, Pace, Refusal};
@@ -264,24 +264,14 @@ impl Concern for Spread {
     type Error = SpreadError;
 
     fn roots(&self) -> (Api<Self::Root>, watcher::Config) {
-        let only = watcher::Config::default().fields(&format!("metadata.name={DEPLOYMENT}"));
-        (Api::namespaced(self.client.clone(), &self.namespace), only)
+        let deployments = Api::namespaced(self.client.clone(), &self.namespace);
+        (deployments, watching::only(DEPLOYMENT))
     }
 
     fn triggers(&self) -> BoxStream<'static, ()> {
         let pods: Api<PartialObjectMeta<Pod>> = Api::namespaced(self.client.clone(), &self.namespace);
         let only = watcher::Config::default().labels(&format!("{}={}", DNS_LABEL.0, DNS_LABEL.1));
-        let replicas = watcher::watcher(pods, only).default_backoff().filter_map(|event| {
-            let wakes = match event {
-                Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone) => true,
-                Ok(Event::Init | Event::InitApply(_)) => false,
-                Err(error) => {
-                    warn!(error = %chain(&error), "the watch of CoreDNS pods failed and is being restarted");
-                    false
-                }
-            };
-            std::future::ready(wakes.then_some(()))
-        });
+        let replicas = watching::signals(pods, only, "CoreDNS pods");
         select(replicas, self.nodes.changes().map(|_| ())).boxed()
     }
 

@@ -270,9 +270,8 @@ mod tests {
     #[test]
     fn the_form_is_what_it_was() {
         let sealed = seal(&key(1), NONCE, b"here", b"content").unwrap();
-        let text: String = sealed.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(
-            text,
+            crate::pki::hexadecimal(&sealed),
             "017a62592bb38d64b900000007070707070707070707070707ee9c84d06ac0c55579229e98bdb0d2ea9cfb1fea987845"
         );
     }

@@ -27,6 +27,7 @@ use super::identities::Identities;
 use super::metrics::departed::DepartedMetrics;
 use super::metrics::{ByReason, ByResult, Word};
 use super::nodes::{self, Nodes};
+use super::watching;
 use crate::host::clock;
 use crate::reconcilers::departed::{self, Deletion, Kept, KeptReason, Marked, Observed, PACE, Plan};
 use crate::reconcilers::object::Uid;
@@ -314,8 +315,7 @@ impl Concern for DepartedNodes {
     type Error = DepartedError;
 
     fn roots(&self) -> (Api<Namespace>, watcher::Config) {
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.settings.system_namespace));
-        (Api::all(self.client.clone()), only)
+        watching::the_namespace(&self.client, &self.settings.system_namespace)
     }
 
     fn triggers(&self) -> BoxStream<'static, ()> {

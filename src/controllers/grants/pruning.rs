@@ -8,15 +8,15 @@ use futures::stream::BoxStream;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::PartialObjectMeta;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher;
 use kube::{Api, Client};
 use tracing::{info, warn};
 
 use super::store::{self, Read, Written};
 use crate::controllers::cluster::CallError;
-use crate::controllers::concern::{Concern, ConcernName, Failure, Wake, chain};
+use crate::controllers::concern::{Concern, ConcernName, Failure, Wake};
 use crate::controllers::metrics::{ByReason, ByState, GrantMetrics, Word};
+use crate::controllers::watching;
 use crate::reconcilers::grants::NAME;
 use crate::reconcilers::grants::plan::{Prune, prune_expired_grants};
 use crate::reconcilers::grants::token::{SECRET_TYPE, Tokens};
@@ -108,16 +108,12 @@ impl Concern for GrantPruning {
     type Error = PruneError;
 
     fn roots(&self) -> (Api<Self::Root>, watcher::Config) {
-        let only = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
-        (self.secrets(), only)
+        (self.secrets(), watching::only(NAME))
     }
 
     fn triggers(&self) -> BoxStream<'static, ()> {
         let tokens = watcher::Config::default().fields(&format!("type={SECRET_TYPE}"));
-        watcher::watcher(self.secrets(), tokens)
-            .default_backoff()
-            .filter_map(|event| std::future::ready(wakes(&event).then_some(())))
-            .boxed()
+        watching::signals(self.secrets(), tokens, "bootstrap tokens").boxed()
     }
 
     async fn observe(&self, _root: Arc<Self::Root>) -> Result<Seen, PruneError> {
@@ -159,17 +155,5 @@ impl Concern for GrantPruning {
             Some(end) => Wake::After((end + PAST_THE_END).min(LONGEST_WAIT)),
             None => Wake::Resync,
         })
-    }
-}
-
-/// Whether something may have become of a token. A failed watch is logged, and restarted by its backoff.
-fn wakes<K>(event: &watcher::Result<Event<K>>) -> bool {
-    match event {
-        Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone) => true,
-        Ok(Event::Init | Event::InitApply(_)) => false,
-        Err(error) => {
-            warn!(error = %chain(error), "the watch of bootstrap tokens failed and is being restarted");
-            false
-        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::runtime::watcher;
 use kube::{Api, Client};
@@ -16,14 +16,13 @@ use crate::controllers::cluster::{CallError, CallErrorKind};
 use crate::controllers::concern::{Concern, ConcernName, Failure, Wake};
 use crate::controllers::mirror::Change;
 use crate::controllers::nodes::Nodes;
+use crate::controllers::watching;
 use crate::reconcilers::csr::identity::{Identity, NodeView, follow};
 use crate::reconcilers::host_name::Host;
 use crate::reconcilers::node::{AddressKind, NodeFacts};
 
 /// Records written at one time.
 const AT_ONE_TIME: usize = 8;
-/// How long the certificate of an adopted Node can live: the signer's limit.
-const LONGEST_LIFE: SignedDuration = SignedDuration::from_hours(365 * 24);
 
 /// A Node as its identity follows it.
 #[must_use]
@@ -124,8 +123,7 @@ impl Concern for FollowNodes {
     type Error = FollowError;
 
     fn roots(&self) -> (Api<Namespace>, watcher::Config) {
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.namespace));
-        (Api::all(self.client.clone()), only)
+        watching::the_namespace(&self.client, &self.namespace)
     }
 
     fn triggers(&self) -> BoxStream<'static, ()> {
@@ -171,11 +169,10 @@ impl Concern for FollowNodes {
     }
 
     fn decide(&self, observed: &Seen, now: Timestamp) -> Plan {
-        let latest_end = now.checked_add(LONGEST_LIFE).unwrap_or(Timestamp::MAX);
         let mut plan = Plan::default();
         for (name, node, known) in &observed.nodes {
             let identity = known.as_ref().map(|known| &known.identity);
-            if let Some(record) = follow(identity, node, latest_end, now) {
+            if let Some(record) = follow(identity, node, now) {
                 plan.write.push((Arc::clone(name), known.clone(), record));
             }
         }

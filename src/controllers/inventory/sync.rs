@@ -20,6 +20,7 @@ use super::local_record;
 use super::store::{self, Store, StoreError, Stored};
 use crate::controllers::cluster::{CONTROL_PLANE_LABEL, CallError, control_plane_nodes};
 use crate::controllers::concern::{Concern, ConcernName, Failure, Wake, chain};
+use crate::controllers::watching;
 use crate::host;
 use crate::reconcilers::inventory::migration::{self, LocalRecord, Note, Observed};
 use crate::reconcilers::inventory::records::Documents;
@@ -141,16 +142,12 @@ impl Concern for InventorySync {
     type Error = SyncError;
 
     fn roots(&self) -> (Api<Namespace>, watcher::Config) {
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", self.namespace));
-        (Api::all(self.client.clone()), only)
+        watching::the_namespace(&self.client, &self.namespace)
     }
 
     fn triggers(&self) -> BoxStream<'static, ()> {
         let config_maps: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(self.client.clone(), &self.namespace);
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", store::NAME));
-        let inventory = watcher::watcher(config_maps, only)
-            .default_backoff()
-            .filter_map(|event| std::future::ready(read(event).is_some_and(|event| woken(&event)).then_some(())));
+        let inventory = watching::signals(config_maps, watching::only(store::NAME), "the inventory");
         let controllers = watcher::Config::default().labels(CONTROL_PLANE_LABEL);
         let mut names = Names::default();
         let all_nodes: Api<PartialObjectMeta<Node>> = Api::all(self.client.clone());
@@ -216,15 +213,10 @@ impl Concern for InventorySync {
 /// An event of a watch that works; a failure is logged, and the watch is restarted by its backoff.
 fn read<K>(event: watcher::Result<Event<K>>) -> Option<Event<K>> {
     event
-        .inspect_err(|error| warn!(error = %chain(error), "a watch of the inventory failed and is being restarted"))
+        .inspect_err(
+            |error| warn!(error = %chain(error), "the watch of control-plane Nodes failed and is being restarted"),
+        )
         .ok()
-}
-
-fn woken<K>(event: &Event<K>) -> bool {
-    match event {
-        Event::Apply(_) | Event::Delete(_) | Event::InitDone => true,
-        Event::Init | Event::InitApply(_) => false,
-    }
 }
 
 fn named<K: kube::Resource>(event: &Event<K>) -> Event<String> {

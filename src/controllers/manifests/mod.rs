@@ -32,6 +32,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 use super::cluster::CallError;
 use super::concern::{Concern, ConcernName, Failure, Wake};
 use super::inventory::store::{self, Store, StoreError, Stored};
+use super::watching;
 use crate::host::folder::{Folder, FolderError, Listing};
 use crate::host::watch_folder;
 use crate::reconcilers::manifests::apply;
@@ -214,18 +215,13 @@ impl Concern for Manifests {
     type Error = Error;
 
     fn roots(&self) -> (Api<Namespace>, watcher::Config) {
-        let only = format!("metadata.name={}", self.settings.system_namespace);
-        (
-            Api::all(self.operator.clone()),
-            watcher::Config::default().fields(&only),
-        )
+        watching::the_namespace(&self.operator, &self.settings.system_namespace)
     }
 
     fn triggers(&self) -> BoxStream<'static, ()> {
-        let only = watcher::Config::default().fields(&format!("metadata.name={}", store::NAME));
         let inventory: Api<ConfigMap> = Api::namespaced(self.operator.clone(), &self.settings.system_namespace);
         let state = Arc::clone(&self.state);
-        let inventory = watcher(inventory, only)
+        let inventory = watcher(inventory, watching::only(store::NAME))
             .default_backoff()
             .touched_objects()
             .filter_map(move |event| {

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{NODE_USER, Request};
+use super::{LONGEST_LIFE, NODE_USER, Request, latest_end};
 use crate::reconcilers::host_name::Host;
 use crate::reconcilers::object::Uid;
 
@@ -88,12 +88,12 @@ pub struct NodeView {
 /// that the Node has given up are forgotten, so that another may have them; one that tells none at all (it is starting)
 /// keeps what it had.
 #[must_use]
-pub fn follow(known: Option<&Identity>, node: &NodeView, latest_end: Timestamp, now: Timestamp) -> Option<Identity> {
+pub fn follow(known: Option<&Identity>, node: &NodeView, now: Timestamp) -> Option<Identity> {
     let mut identity = known.cloned().unwrap_or_default();
     identity.node_uid = Some(node.uid.clone());
     if identity.certificate.is_none() {
         identity.certificate = Some(CertificateEnd {
-            not_after: latest_end,
+            not_after: latest_end(LONGEST_LIFE, now),
             assumed: true,
         });
     }

@@ -106,9 +106,13 @@ impl Request {
     /// The latest end its certificate may have when it is approved now.
     #[must_use]
     pub fn latest_end(&self, now: Timestamp) -> Timestamp {
-        let life = self.expiration.map_or(LONGEST_LIFE, |asked| asked.min(LONGEST_LIFE));
-        now.checked_add(life).unwrap_or(Timestamp::MAX)
+        let asked = self.expiration.unwrap_or(LONGEST_LIFE);
+        latest_end(asked.min(LONGEST_LIFE), now)
     }
+}
+
+fn latest_end(life: SignedDuration, now: Timestamp) -> Timestamp {
+    now.checked_add(life).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

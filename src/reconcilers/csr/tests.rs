@@ -98,7 +98,7 @@ impl Cluster {
             controller: name.starts_with('c'),
             addresses: addresses.iter().filter_map(|text| Host::compared(text).ok()).collect(),
         };
-        let identity = follow(None, &node, at(1_000_000), at(second)).unwrap();
+        let identity = follow(None, &node, at(second)).unwrap();
         self.holders.insert(name, &identity);
         self.nodes.retain(|known| known.name != name);
         self.nodes.push(node);

@@ -23,6 +23,7 @@ use stratum::reconcilers::spread::reason::ReasonKind;
 use strum::IntoEnumIterator;
 
 use crate::support::Cluster;
+use crate::support::requests::send;
 
 /// The label that keeps beds on a shared cluster apart.
 const LABEL: &str = "stratum.test/bed";
@@ -76,20 +77,8 @@ impl<'a> Bed<'a> {
 
     /// Sends a request as administrator: JSON, and a merge patch if it is one. Panics if it fails.
     pub(crate) async fn send(&self, method: Method, path: &str, body: Value) -> Value {
-        let content = if method == Method::PATCH {
-            "application/merge-patch+json"
-        } else {
-            "application/json"
-        };
-        let request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", content)
-            .body(body.to_string().into_bytes())
-            .unwrap();
-        let answer = self.admin.request_text(request).await;
-        let answer = answer.unwrap_or_else(|error| panic!("{path} {body}: {error}"));
-        serde_json::from_str(&answer).unwrap()
+        let answer = send(&self.admin, method, path, &body).await;
+        answer.unwrap_or_else(|status| panic!("{path} {body}: {status:?}"))
     }
 
     /// The path of a collection in this namespace.
