@@ -100,7 +100,9 @@ pub trait Concern: Send + Sync + 'static {
     fn roots(&self) -> (Api<Self::Root>, watcher::Config);
 
     /// What wakes all roots besides their own changes.
-    fn triggers(&self) -> BoxStream<'static, ()>;
+    fn triggers(&self) -> BoxStream<'static, ()> {
+        futures::stream::pending().boxed()
+    }
 
     /// The roots that something else than their own change wakes, one by one.
     fn wakes(&self) -> BoxStream<'static, ObjectRef<Self::Root>> {

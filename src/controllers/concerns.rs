@@ -1,18 +1,16 @@
 //! Every concern of the operator, by scope. Adding one is a line here.
 
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-
 use std::sync::Arc;
 
 use strum::IntoEnumIterator;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
-use super::concern::{self, ConcernName};
+use super::concern::{self, Concern, ConcernName};
 use super::csr::bootstrap::BootstrapApprover;
 use super::csr::serving::ServingApprover;
 use super::csr::{Approver, Networks, self_check};
 use super::departed::{self, DepartedNodes};
-use super::events::Events;
 use super::grants::pruning::GrantPruning;
 use super::identities::follow::FollowNodes;
 use super::in_term::InTerm;
@@ -58,57 +56,40 @@ async fn inventory_sync(context: Context, stop: CancellationToken) {
 
 async fn serving_csrs(context: Context, stop: CancellationToken) {
     let networks = Networks::new(context.client.clone(), &context.settings.system_namespace);
-    let approver = approver(&context, Signer::KubeletServing);
-    let concern = ServingApprover::new(approver, context.nodes, context.identities, Arc::new(networks));
+    let concern = ServingApprover::new(Approver::new(&context, Signer::KubeletServing), networks);
     concern::run(Arc::new(concern), context.observer, stop).await;
 }
 
 async fn bootstrap_csrs(context: Context, stop: CancellationToken) {
-    let approver = approver(&context, Signer::KubeletClient);
-    let events = Events::new(context.client.clone(), &context.settings.node);
+    let concern = BootstrapApprover::new(Approver::new(&context, Signer::KubeletClient));
+    let events = context.events();
     let check = self_check::run(context.client, events, context.metrics.csr, stop.clone());
-    let concern = BootstrapApprover::new(approver, context.nodes, context.identities);
     tokio::join!(concern::run(Arc::new(concern), context.observer, stop), check);
 }
 
-fn approver(context: &Context, signer: Signer) -> Arc<Approver> {
-    let events = Events::new(context.client.clone(), &context.settings.node);
-    let (metrics, leadership) = (context.metrics.csr.clone(), context.leadership.clone());
-    Arc::new(Approver::new(
-        context.client.clone(),
-        signer,
-        events,
-        metrics,
-        leadership,
-    ))
+/// Runs a concern of the leader's in its term.
+async fn in_term<C: Concern>(concern: C, leader: &LeaderContext, stop: CancellationToken) {
+    let in_term = InTerm {
+        concern,
+        fence: leader.term.fence.clone(),
+        metrics: leader.context.metrics.concerns.clone(),
+    };
+    concern::run(Arc::new(in_term), leader.context.observer.clone(), stop).await;
 }
 
 async fn node_identities(leader: LeaderContext, stop: CancellationToken) {
-    let LeaderContext {
-        context,
-        deployer: _,
-        term,
-    } = leader;
-    let namespace = &context.settings.system_namespace;
-    let in_term = InTerm {
-        concern: FollowNodes::new(
-            context.client.clone(),
-            namespace,
-            context.nodes.clone(),
-            context.identities.clone(),
-        ),
-        fence: term.fence,
-        metrics: context.metrics.concerns.clone(),
-    };
-    concern::run(Arc::new(in_term), context.observer.clone(), stop).await;
+    let context = &leader.context;
+    let follow = FollowNodes::new(
+        context.client.clone(),
+        &context.settings.system_namespace,
+        context.nodes.clone(),
+        context.identities.clone(),
+    );
+    in_term(follow, &leader, stop).await;
 }
 
 async fn departed_nodes(leader: LeaderContext, stop: CancellationToken) {
-    let LeaderContext {
-        context,
-        deployer: _,
-        term,
-    } = leader;
+    let context = &leader.context;
     let settings = departed::Settings {
         system_namespace: context.settings.system_namespace.clone(),
         now: clock::now,
@@ -116,15 +97,11 @@ async fn departed_nodes(leader: LeaderContext, stop: CancellationToken) {
     let shared = departed::Shared {
         nodes: context.nodes.clone(),
         identities: context.identities.clone(),
-        events: Events::new(context.client.clone(), &context.settings.node),
+        events: context.events(),
         metrics: context.metrics.departed.clone(),
     };
-    let in_term = InTerm {
-        concern: DepartedNodes::new(context.client.clone(), shared, settings),
-        fence: term.fence,
-        metrics: context.metrics.concerns.clone(),
-    };
-    concern::run(Arc::new(in_term), context.observer.clone(), stop).await;
+    let departed = DepartedNodes::new(context.client.clone(), shared, settings);
+    in_term(departed, &leader, stop).await;
 }
 
 async fn manifests(leader: LeaderContext, stop: CancellationToken) {
@@ -132,7 +109,7 @@ async fn manifests(leader: LeaderContext, stop: CancellationToken) {
         context,
         deployer,
         term,
-    } = leader;
+    } = &leader;
     let settings = &context.settings;
     let pass = Settings {
         node: settings.node.clone(),
@@ -143,51 +120,32 @@ async fn manifests(leader: LeaderContext, stop: CancellationToken) {
         max_share: settings.prune_max_share,
         term: Some(term.number),
     };
-    let (manifests, reports) = Manifests::new(pass, deployer, context.client.clone());
-    let in_term = InTerm {
-        concern: manifests,
-        fence: term.fence,
-        metrics: context.metrics.concerns.clone(),
-    };
+    let (manifests, reports) = Manifests::new(pass, deployer.clone(), context.client.clone());
     tokio::join!(
-        concern::run(Arc::new(in_term), context.observer.clone(), stop.clone()),
+        in_term(manifests, &leader, stop.clone()),
         stop.run_until_cancelled(context.status.follow_manifests(term.number, reports.clone())),
         stop.run_until_cancelled(count_manifests(context.metrics.manifests.clone(), reports)),
     );
 }
 
 async fn grants(leader: LeaderContext, stop: CancellationToken) {
-    let LeaderContext {
-        context,
-        deployer: _,
-        term,
-    } = leader;
+    let context = &leader.context;
     let namespace = &context.settings.system_namespace;
-    let in_term = InTerm {
-        concern: GrantPruning::new(context.client.clone(), namespace, context.metrics.grants.clone()),
-        fence: term.fence,
-        metrics: context.metrics.concerns.clone(),
-    };
-    concern::run(Arc::new(in_term), context.observer.clone(), stop).await;
+    let pruning = GrantPruning::new(context.client.clone(), namespace, context.metrics.grants.clone());
+    in_term(pruning, &leader, stop).await;
 }
 
 async fn coredns_spread(leader: LeaderContext, stop: CancellationToken) {
-    let LeaderContext { context, term, .. } = leader;
-    let settings = &context.settings;
+    let context = &leader.context;
     let spread = Spread::new(
         context.client.clone(),
         context.nodes.clone(),
-        &settings.system_namespace,
-        Events::new(context.client.clone(), &settings.node),
+        &context.settings.system_namespace,
+        context.events(),
         context.metrics.spread.clone(),
         Pace::default(),
     );
-    let in_term = InTerm {
-        concern: spread,
-        fence: term.fence,
-        metrics: context.metrics.concerns.clone(),
-    };
-    concern::run(Arc::new(in_term), context.observer.clone(), stop).await;
+    in_term(spread, &leader, stop).await;
 }
 
 async fn count_inventory(metrics: InventoryMetrics, mut standing: watch::Receiver<Standing>) {

@@ -18,7 +18,7 @@ use kube::Client;
 use tracing::warn;
 
 use super::concern::chain;
-use super::operator::SYSTEM_NAMESPACE;
+use super::operator::{Context, SYSTEM_NAMESPACE};
 use super::{cluster, hands};
 use crate::host::clock;
 
@@ -120,6 +120,14 @@ impl Events {
 
     fn said(&self) -> std::sync::MutexGuard<'_, Said> {
         self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Context {
+    /// Where a concern of this instance tells Events, under the identity it writes with.
+    #[must_use]
+    pub fn events(&self) -> Events {
+        Events::new(self.client.clone(), &self.settings.node)
     }
 }
 

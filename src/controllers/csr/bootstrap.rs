@@ -3,18 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use kube::api::Api;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 
-use super::{Approver, CsrError, Root, Shared, objects};
+use super::{Approver, CsrError, Root, objects};
 use crate::controllers::cluster::{CallError, CallErrorKind};
 use crate::controllers::concern::{Concern, ConcernName, Wake};
-use crate::controllers::identities::{Identities, Stored};
-use crate::controllers::nodes::Nodes;
+use crate::controllers::identities::Stored;
 use crate::pki::certificate::Certificate;
 use crate::reconcilers::csr::bootstrap::{self, Claimant, World};
 use crate::reconcilers::csr::identity::Identity;
@@ -25,9 +23,7 @@ const AFTER_A_RACE: Duration = Duration::from_millis(100);
 
 /// The concern.
 pub struct BootstrapApprover {
-    approver: Shared,
-    nodes: Nodes,
-    identities: Identities,
+    approver: Arc<Approver>,
 }
 
 /// Everything one decision needs.
@@ -36,6 +32,8 @@ pub struct Observed {
     request: Request,
     /// What the request says by itself.
     read: Result<Option<Claimant>, Reason>,
+    /// The node it is about, if something can still come of it.
+    node: Option<String>,
     registered: bool,
     known: Option<Arc<Stored>>,
     /// What a certificate that was issued says.
@@ -58,29 +56,19 @@ pub enum Plan {
     Wait(Reason, Option<String>),
     /// Store this record of an issued certificate.
     Record(String, Identity),
-    /// Free a name whose claim was refused by somebody else.
-    Release(String),
+    /// Free a name whose claim, on record as this, was refused by somebody else.
+    Release(String, Arc<Stored>),
     /// Nothing.
     Settled,
 }
 
 impl BootstrapApprover {
-    /// The concern, on what this process knows of Nodes and their identities.
+    /// The concern.
     #[must_use]
-    pub fn new(approver: Shared, nodes: Nodes, identities: Identities) -> Self {
+    pub fn new(approver: Approver) -> Self {
         Self {
-            approver,
-            nodes,
-            identities,
+            approver: Arc::new(approver),
         }
-    }
-
-    async fn store(&self, node: &str, known: Option<&Stored>, identity: Identity) -> Result<(), CsrError> {
-        let stored = self.identities.store(node, known, identity).await;
-        stored.map_err(|source| CsrError::Identity {
-            node: node.to_owned(),
-            source,
-        })
     }
 }
 
@@ -96,15 +84,8 @@ impl Concern for BootstrapApprover {
         self.approver.roots()
     }
 
-    fn triggers(&self) -> BoxStream<'static, ()> {
-        stream::pending().boxed()
-    }
-
     fn wakes(&self) -> BoxStream<'static, ObjectRef<Root>> {
-        Approver::wakes(
-            &self.approver,
-            stream::select(self.nodes.changes(), self.identities.changes()),
-        )
+        self.approver.wakes()
     }
 
     fn gone(&self, name: &str) {
@@ -112,22 +93,26 @@ impl Concern for BootstrapApprover {
     }
 
     async fn observe(&self, root: Arc<Root>) -> Result<Observed, CsrError> {
-        self.nodes.ready().await;
-        self.identities.ready().await;
+        self.approver.ready().await;
         let request = objects::request(&root);
         let read = bootstrap::read(&request);
         let issued = objects::certificate(&root.0).and_then(issued);
         let node = match (&read, &issued) {
             (Ok(Some(claimant)), _) => Some(claimant.node.clone()),
             (_, Some(issued)) => Some(issued.node.clone()),
-            (Ok(None) | Err(_), None) => bootstrap::name_of(&request),
+            (Ok(None), None) if request.standing == Standing::Refused => bootstrap::name_of(&request),
+            (Ok(None) | Err(_), None) => None,
         };
-        let known = node.as_deref().and_then(|node| self.identities.get(node));
+        let known = node.as_deref().and_then(|node| self.approver.identities.get(node));
+        let registered = node
+            .as_deref()
+            .is_some_and(|node| self.approver.nodes.get(node).is_some());
         Ok(Observed {
-            registered: node.is_some_and(|node| self.nodes.get(&node).is_some()),
             root,
             request,
             read,
+            node,
+            registered,
             known,
             issued,
         })
@@ -141,47 +126,50 @@ impl Concern for BootstrapApprover {
         let Observed {
             root, request, known, ..
         } = observed;
+        let identities = &self.approver.identities;
         match plan {
             Plan::Approve(claimant, record) => {
                 if let Some(wait) = self.approver.hold_back(&request) {
                     return Ok(Wake::After(wait));
                 }
                 if let Some(identity) = record {
-                    match self.store(&claimant.node, known.as_deref(), identity).await {
-                        // Somebody else claimed the name in this moment; their record comes with the watch.
-                        Err(CsrError::Identity { source, .. }) if source.kind() == CallErrorKind::Conflict => {
-                            return Ok(Wake::After(AFTER_A_RACE));
-                        }
-                        stored => stored?,
+                    let stored = identities.store(&claimant.node, known.as_deref(), identity).await;
+                    if raced(&claimant.node, stored)? {
+                        return Ok(Wake::After(AFTER_A_RACE));
                     }
                 }
                 self.approver.approve(&root, &request, &claimant.node).await
             }
             Plan::Wait(reason, node) => Ok(self.approver.wait(&root, &request, node.as_deref(), &reason).await),
             Plan::Record(node, identity) => {
-                self.approver.settled(&request.name);
-                settle(&node, self.identities.store(&node, known.as_deref(), identity).await)
+                let settled = self.approver.settled(&request.name);
+                let stored = identities.store(&node, known.as_deref(), identity).await;
+                Ok(if raced(&node, stored)? {
+                    Wake::After(AFTER_A_RACE)
+                } else {
+                    settled
+                })
             }
-            Plan::Release(node) => {
-                self.approver.settled(&request.name);
-                match known {
-                    Some(known) => settle(&node, self.identities.forget(&node, &known).await),
-                    None => Ok(Wake::Resync),
-                }
+            Plan::Release(node, known) => {
+                let settled = self.approver.settled(&request.name);
+                let forgotten = identities.forget(&node, &known).await;
+                Ok(if raced(&node, forgotten)? {
+                    Wake::After(AFTER_A_RACE)
+                } else {
+                    settled
+                })
             }
-            Plan::Settled => {
-                self.approver.settled(&request.name);
-                Ok(Wake::Resync)
-            }
+            Plan::Settled => Ok(self.approver.settled(&request.name)),
         }
     }
 }
 
-/// The end of a write that every instance tries: one of them is the first.
-fn settle(node: &str, written: Result<(), CallError>) -> Result<Wake, CsrError> {
+/// Whether somebody else wrote in the same moment: another instance, or another joiner's claim. What they wrote comes with
+/// the watch.
+fn raced(node: &str, written: Result<(), CallError>) -> Result<bool, CsrError> {
     match written {
-        Ok(()) => Ok(Wake::Resync),
-        Err(error) if error.kind() == CallErrorKind::Conflict => Ok(Wake::After(AFTER_A_RACE)),
+        Ok(()) => Ok(false),
+        Err(error) if error.kind() == CallErrorKind::Conflict => Ok(true),
         Err(source) => Err(CsrError::Identity {
             node: node.to_owned(),
             source,
@@ -216,17 +204,18 @@ fn plan(observed: &Observed, now: Timestamp) -> Plan {
 
 /// What is left to do about a request that is decided.
 fn settled(observed: &Observed) -> Plan {
-    let Observed {
-        request, known, issued, ..
-    } = observed;
-    let identity = known.as_ref().map(|known| &known.identity);
-    match (request.standing, issued, identity) {
-        (Standing::Issued, Some(issued), Some(identity)) => identity
-            .after_certificate(issued.not_after)
-            .map_or(Plan::Settled, |record| Plan::Record(issued.node.clone(), record)),
+    let Observed { request, issued, .. } = observed;
+    let (Some(node), Some(known)) = (&observed.node, &observed.known) else {
+        return Plan::Settled;
+    };
+    match (request.standing, issued) {
+        (Standing::Issued, Some(issued)) => {
+            let record = known.identity.after_certificate(issued.not_after);
+            record.map_or(Plan::Settled, |record| Plan::Record(node.clone(), record))
+        }
         // Refused by somebody else: nothing came of the claim.
-        (Standing::Refused, None, Some(identity)) if identity.is_unused_claim_of(&request.uid) => {
-            bootstrap::name_of(request).map_or(Plan::Settled, Plan::Release)
+        (Standing::Refused, None) if known.identity.is_unused_claim_of(&request.uid) => {
+            Plan::Release(node.clone(), Arc::clone(known))
         }
         _ => Plan::Settled,
     }

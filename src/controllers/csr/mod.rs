@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures::StreamExt;
 use futures::stream::{self, BoxStream};
-use futures::{Stream, StreamExt};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use kube::Client;
 use kube::api::Api;
@@ -31,15 +31,17 @@ use super::cluster::{CallError, CallErrorKind};
 use super::concern::{Failure, Wake};
 use super::events::{EventKind, Events};
 use super::hands;
+use super::identities::Identities;
 use super::leader::Leadership;
 use super::light::Light;
 use super::metrics::csr::CsrMetrics;
 use super::mirror::Change;
+use super::nodes::Nodes;
+use super::operator::Context;
 use crate::host::{clock, entropy};
 use crate::reconcilers::csr::{Reason, Request, Signer};
 
 pub use network::{Answer, Networks};
-pub use objects::request;
 
 /// Approvals under way at one time: what an API server on two cores takes without getting slower.
 const AT_ONE_TIME: usize = 16;
@@ -85,6 +87,8 @@ pub struct Approver {
     events: Events,
     metrics: CsrMetrics,
     leadership: watch::Receiver<Leadership>,
+    nodes: Nodes,
+    identities: Identities,
     turns: Fair<(String, String)>,
     /// Since when a follower holds an approvable request back for the leader, by the request's name.
     held: Mutex<HashMap<String, Duration>>,
@@ -92,21 +96,17 @@ pub struct Approver {
 }
 
 impl Approver {
-    /// An approver of one signer's requests.
+    /// An approver of one signer's requests, on what this process knows of Nodes and their identities.
     #[must_use]
-    pub fn new(
-        client: Client,
-        signer: Signer,
-        events: Events,
-        metrics: CsrMetrics,
-        leadership: watch::Receiver<Leadership>,
-    ) -> Self {
+    pub fn new(context: &Context, signer: Signer) -> Self {
         Self {
-            client,
+            client: context.client.clone(),
             signer,
-            events,
-            metrics,
-            leadership,
+            events: context.events(),
+            metrics: context.metrics.csr.clone(),
+            leadership: context.leadership.clone(),
+            nodes: context.nodes.clone(),
+            identities: context.identities.clone(),
             turns: Fair::new(AT_ONE_TIME),
             held: Mutex::default(),
             waiting: Waiting::default(),
@@ -121,11 +121,9 @@ impl Approver {
     }
 
     /// The requests that wait and are about a node of which something has changed.
-    fn wakes(
-        this: &Shared,
-        changes: impl Stream<Item = Change> + Send + 'static,
-    ) -> BoxStream<'static, ObjectRef<Root>> {
-        let this = Arc::clone(this);
+    fn wakes(self: &Arc<Self>) -> BoxStream<'static, ObjectRef<Root>> {
+        let changes = stream::select(self.nodes.changes(), self.identities.changes());
+        let this = Arc::clone(self);
         let woken = move |change| match change {
             Change::Of(node) => this.waiting.of(&node),
             Change::OfAny => this.waiting.all(),
@@ -148,11 +146,14 @@ impl Approver {
         (!leads && now < until).then(|| until.saturating_sub(now))
     }
 
+    /// Until Nodes and identities have been listed; before that, one that is missing means nothing.
+    async fn ready(&self) {
+        self.nodes.ready().await;
+        self.identities.ready().await;
+    }
+
     /// Approves, in the turn of who asks and for whom.
     async fn approve(&self, root: &Root, request: &Request, node: &str) -> Result<Wake, CsrError> {
-        if let Some(wait) = self.hold_back(request) {
-            return Ok(Wake::After(wait));
-        }
         let _turn = self.turns.turn((request.requester.clone(), node.to_owned())).await;
         match hands::approve_request(&self.client, &objects::approved(root, clock::now())).await {
             Ok(()) => {
@@ -193,14 +194,12 @@ impl Approver {
         }
     }
 
-    /// A request that is decided.
-    fn settled(&self, name: &str) {
+    /// A request that is decided, or gone.
+    fn settled(&self, name: &str) -> Wake {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).remove(name);
         if self.waiting.remove(name) {
             self.metrics.pending(self.signer, self.waiting.len());
         }
+        Wake::Resync
     }
 }
-
-/// What a concern of this folder is made of.
-pub type Shared = Arc<Approver>;

@@ -12,8 +12,7 @@ use crate::reconcilers::csr::{Reason, ReasonWord, Request, Standing};
 use crate::reconcilers::object::Uid;
 
 /// What is judged of an object.
-#[must_use]
-pub fn request(root: &Root) -> Request {
+pub(super) fn request(root: &Root) -> Request {
     let CertificateSigningRequest { metadata, spec, .. } = &root.0;
     Request {
         name: metadata.name.clone().unwrap_or_default(),

@@ -2,27 +2,23 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
-use futures::stream::{self, BoxStream};
+use futures::stream::BoxStream;
 use jiff::Timestamp;
 use kube::api::Api;
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 
 use super::network::{Answer, Networks};
-use super::{Approver, CsrError, Root, Shared, objects};
+use super::{Approver, CsrError, Root, objects};
 use crate::controllers::concern::{Concern, ConcernName, Wake};
-use crate::controllers::identities::{Identities, view};
-use crate::controllers::nodes::Nodes;
+use crate::controllers::identities::view;
 use crate::reconcilers::csr::identity::{Holders, NodeView};
 use crate::reconcilers::csr::{Decision, Request, serving};
 
 /// The concern.
 pub struct ServingApprover {
-    approver: Shared,
-    nodes: Nodes,
-    identities: Identities,
-    networks: Arc<Networks>,
+    approver: Arc<Approver>,
+    networks: Networks,
 }
 
 /// Everything one decision needs.
@@ -35,13 +31,11 @@ pub struct Observed {
 }
 
 impl ServingApprover {
-    /// The concern, on what this process knows of Nodes and their identities.
+    /// The concern.
     #[must_use]
-    pub fn new(approver: Shared, nodes: Nodes, identities: Identities, networks: Arc<Networks>) -> Self {
+    pub fn new(approver: Approver, networks: Networks) -> Self {
         Self {
-            approver,
-            nodes,
-            identities,
+            approver: Arc::new(approver),
             networks,
         }
     }
@@ -60,15 +54,8 @@ impl Concern for ServingApprover {
         self.approver.roots()
     }
 
-    fn triggers(&self) -> BoxStream<'static, ()> {
-        stream::pending().boxed()
-    }
-
     fn wakes(&self) -> BoxStream<'static, ObjectRef<Root>> {
-        Approver::wakes(
-            &self.approver,
-            stream::select(self.nodes.changes(), self.identities.changes()),
-        )
+        self.approver.wakes()
     }
 
     fn gone(&self, name: &str) {
@@ -76,14 +63,13 @@ impl Concern for ServingApprover {
     }
 
     async fn observe(&self, root: Arc<Root>) -> Result<Observed, CsrError> {
-        self.nodes.ready().await;
-        self.identities.ready().await;
+        self.approver.ready().await;
         let request = objects::request(&root);
-        let facts = serving::node_of(&request).and_then(|name| self.nodes.get(name));
+        let facts = serving::node_of(&request).and_then(|name| self.approver.nodes.get(name));
         let node = facts.map(|facts| view(&facts));
         let hosts = node.as_ref().map(|node| node.addresses.as_slice()).unwrap_or_default();
         Ok(Observed {
-            holders: self.identities.holders_of(hosts),
+            holders: self.approver.identities.holders_of(hosts),
             network: self.networks.get().await,
             root,
             request,
@@ -104,12 +90,12 @@ impl Concern for ServingApprover {
         let Observed { root, request, .. } = observed;
         let node = serving::node_of(&request);
         match decision {
-            Decision::Approve => self.approver.approve(&root, &request, node.unwrap_or_default()).await,
+            Decision::Approve => match self.approver.hold_back(&request) {
+                Some(wait) => Ok(Wake::After(wait)),
+                None => self.approver.approve(&root, &request, node.unwrap_or_default()).await,
+            },
             Decision::Wait(reason) => Ok(self.approver.wait(&root, &request, node, &reason).await),
-            Decision::Settled => {
-                self.approver.settled(&request.name);
-                Ok(Wake::Resync)
-            }
+            Decision::Settled => Ok(self.approver.settled(&request.name)),
         }
     }
 }
