@@ -20,10 +20,16 @@ pub enum Identity {
     Operator,
     /// What manifests and charts need: user `stratum:deployer`.
     Deployer,
+    /// kube-controller-manager.
+    ControllerManager,
+    /// kube-scheduler.
+    Scheduler,
+    /// The kubelet, whose files are those the kubelet itself renews.
+    Kubelet,
 }
 
 impl Identity {
-    /// The name its files carry: `admin`, `operator`, `deployer`.
+    /// The name its files carry: `admin`, `operator`, `deployer`, `controller-manager`, `scheduler`, `kubelet`.
     #[must_use]
     pub fn name(self) -> &'static str {
         self.into()
@@ -97,6 +103,72 @@ impl Layout {
     pub fn etcd_data(&self) -> PathBuf {
         self.state().join("etcd")
     }
+
+    /// `/var/lib/stratum/node.yaml`: what this node is.
+    #[must_use]
+    pub fn node_state(&self) -> PathBuf {
+        self.state().join("node.yaml")
+    }
+
+    /// `/var/lib/stratum/static-pods`: what the kubelet reads; every visible file in it is a pod.
+    #[must_use]
+    pub fn static_pods(&self) -> PathBuf {
+        self.state().join("static-pods")
+    }
+
+    /// `/var/lib/stratum/static-pod-files`: files that are rendered for static pods and are none themselves.
+    #[must_use]
+    pub fn static_pod_files(&self) -> PathBuf {
+        self.state().join("static-pod-files")
+    }
+
+    /// `/var/lib/stratum/payload`: programs and images, nothing of which is ever downloaded.
+    #[must_use]
+    pub fn payload(&self) -> PathBuf {
+        self.state().join("payload")
+    }
+
+    /// `/etc/stratum/registries.yaml`: mirrors of container registries.
+    #[must_use]
+    pub fn registries(&self) -> PathBuf {
+        self.root.join("etc/stratum/registries.yaml")
+    }
+
+    /// `/var/lib/stratum/containerd`: containerd's configuration and what was rendered for it; its data is below `root`.
+    #[must_use]
+    pub fn containerd(&self) -> PathBuf {
+        self.state().join("containerd")
+    }
+
+    /// `/run/stratum/containerd/containerd.sock`: where the kubelet reaches containerd.
+    #[must_use]
+    pub fn containerd_socket(&self) -> PathBuf {
+        self.run().join("containerd/containerd.sock")
+    }
+
+    /// `/var/lib/stratum/kubelet/kubelet.conf`: the kubelet's configuration.
+    #[must_use]
+    pub fn kubelet_config(&self) -> PathBuf {
+        self.state().join("kubelet/kubelet.conf")
+    }
+
+    /// `/var/lib/kubelet`: the kubelet's own folder.
+    #[must_use]
+    pub fn kubelet_root(&self) -> PathBuf {
+        self.root.join("var/lib/kubelet")
+    }
+
+    /// `/var/lib/stratum/coredns`: what CoreDNS pods of this node mount.
+    #[must_use]
+    pub fn coredns(&self) -> PathBuf {
+        self.state().join("coredns")
+    }
+
+    /// `/run/stratum/up.sock`: where `stratum up` is asked.
+    #[must_use]
+    pub fn control_socket(&self) -> PathBuf {
+        self.run().join("up.sock")
+    }
 }
 
 #[cfg(test)]
@@ -117,6 +189,17 @@ mod tests {
                 layout.etcd_data(),
                 layout.run(),
                 layout.node_lock(),
+                layout.node_state(),
+                layout.static_pods(),
+                layout.static_pod_files(),
+                layout.payload(),
+                layout.registries(),
+                layout.containerd(),
+                layout.containerd_socket(),
+                layout.kubelet_config(),
+                layout.kubelet_root(),
+                layout.coredns(),
+                layout.control_socket(),
             ];
             paths.extend(kubeconfigs);
             paths
@@ -129,9 +212,23 @@ mod tests {
             "var/lib/stratum/etcd",
             "run/stratum",
             "run/stratum/node.lock",
+            "var/lib/stratum/node.yaml",
+            "var/lib/stratum/static-pods",
+            "var/lib/stratum/static-pod-files",
+            "var/lib/stratum/payload",
+            "etc/stratum/registries.yaml",
+            "var/lib/stratum/containerd",
+            "run/stratum/containerd/containerd.sock",
+            "var/lib/stratum/kubelet/kubelet.conf",
+            "var/lib/kubelet",
+            "var/lib/stratum/coredns",
+            "run/stratum/up.sock",
             "var/lib/stratum/kubeconfig/admin.conf",
             "var/lib/stratum/kubeconfig/operator.conf",
             "var/lib/stratum/kubeconfig/deployer.conf",
+            "var/lib/stratum/kubeconfig/controller-manager.conf",
+            "var/lib/stratum/kubeconfig/scheduler.conf",
+            "var/lib/stratum/kubeconfig/kubelet.conf",
         ];
         for (layout, root) in [(Layout::system(), "/"), (Layout::under("/tmp/x"), "/tmp/x")] {
             assert_eq!(layout.root(), Path::new(root));

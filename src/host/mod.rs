@@ -13,4 +13,5 @@ pub mod kubeconfig;
 pub mod layout;
 pub mod local_record;
 pub mod lock;
+pub mod node_state;
 pub mod watch_folder;

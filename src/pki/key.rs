@@ -37,7 +37,21 @@ pub enum Error {
 }
 
 /// Algorithm and size of a key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::EnumIter)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::EnumIter,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+#[serde(try_from = "String", into = "String")]
 #[strum(serialize_all = "kebab-case")]
 pub enum KeyKind {
     /// ECDSA on the curve P-256: what is made unless something else is asked for.
@@ -56,6 +70,20 @@ pub enum KeyKind {
     /// RSA, 4096 bits; a larger key that was found counts as one.
     #[strum(serialize = "rsa-4096")]
     Rsa4096,
+}
+
+impl TryFrom<String> for KeyKind {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Self, String> {
+        name.parse().map_err(|_| format!("{name:?} is no kind of key"))
+    }
+}
+
+impl From<KeyKind> for String {
+    fn from(kind: KeyKind) -> Self {
+        kind.to_string()
+    }
 }
 
 impl KeyKind {

@@ -102,7 +102,7 @@ impl Material {
             };
             folder.leaf(&format!("etcd/{name}"), &etcd, &request)?;
         }
-        for identity in <Identity as strum::IntoEnumIterator>::iter() {
+        for identity in super::IDENTITIES {
             folder.leaf(identity.name(), &cluster, &Request::client(subject(identity)))?;
         }
         let service_accounts = folder.key("sa")?;
@@ -146,6 +146,9 @@ fn subject(identity: Identity) -> Subject {
         Identity::Admin => Subject::user("stratum:admin").in_group("stratum:cluster-admins"),
         Identity::Operator => Subject::user("stratum:operator"),
         Identity::Deployer => Subject::user("stratum:deployer"),
+        Identity::ControllerManager => Subject::user("system:kube-controller-manager"),
+        Identity::Scheduler => Subject::user("system:kube-scheduler"),
+        Identity::Kubelet => Subject::user("system:node:dev").in_group("system:nodes"),
     }
 }
 

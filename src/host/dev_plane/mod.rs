@@ -30,6 +30,9 @@ pub use material::Error as MaterialError;
 pub use ports::Error as PortError;
 pub use probe::Error as ProbeError;
 
+/// Who has a kubeconfig: there are no other components.
+const IDENTITIES: [Identity; 3] = [Identity::Admin, Identity::Operator, Identity::Deployer];
+
 /// How to run one.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -267,7 +270,7 @@ impl DevPlane {
 
     fn write_kubeconfigs(&self) -> Result<(), Error> {
         let pki = self.layout.pki();
-        for identity in <Identity as strum::IntoEnumIterator>::iter() {
+        for identity in IDENTITIES {
             let name = identity.name();
             let kubeconfig = Kubeconfig {
                 server: self.server(),

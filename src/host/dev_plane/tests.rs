@@ -74,7 +74,7 @@ fn no_written_credential_is_a_master_and_the_bootstrap_one_is_short() {
     let (_folder, layout) = new_layout();
     let now = clock::now();
     let material = prepared(&layout, now).unwrap();
-    for identity in <Identity as strum::IntoEnumIterator>::iter() {
+    for identity in super::IDENTITIES {
         let certificate = Certificate::from_pem(&read(&layout, &format!("{}.crt", identity.name()))).unwrap();
         assert!(
             !certificate
