@@ -8,8 +8,9 @@ use super::super::child::{self, Finished, Output, Program};
 use super::super::clock;
 use super::super::lock::Lock;
 use super::Error;
+use super::module::Module;
 use super::progress::Progress;
-use super::tool::{Module, Tool};
+use super::tool::Tool;
 
 /// How often the progress of a build is looked at.
 const TICK: Duration = Duration::from_millis(200);
@@ -42,8 +43,9 @@ pub(super) async fn cached(cache: &Path, trampoline: Option<&Path>, tool: Tool) 
 fn prepare(sources: &Path, tool: Tool) -> Result<(), atomic_file::Error> {
     let module = tool.recipe().module;
     atomic_file::create_folder(sources, Access::Public)?;
-    atomic_file::write_if_changed(&sources.join("go.mod"), module.definition().as_bytes(), Access::Public)?;
-    atomic_file::write_if_changed(&sources.join("go.sum"), module.sums().as_bytes(), Access::Public)?;
+    for (name, text) in module.sources() {
+        atomic_file::write_if_changed(&sources.join(name), text.as_bytes(), Access::Public)?;
+    }
     Ok(())
 }
 
@@ -160,6 +162,9 @@ impl Build<'_> {
             "-ldflags",
             &linker_flags,
         ];
+        if !self.module.tags().is_empty() {
+            arguments.extend(["-tags", self.module.tags()]);
+        }
         arguments.extend(more);
         arguments.push(self.tool.recipe().package);
         self.go(&arguments)
@@ -169,7 +174,8 @@ impl Build<'_> {
         let program = Program::new("go")
             .arguments(arguments.iter().copied())
             .folder(self.sources);
-        let program = program.variable("CGO_ENABLED", "0").variable("GOWORK", "off");
+        let c_compiler = if self.module.needs_c() { "1" } else { "0" };
+        let program = program.variable("CGO_ENABLED", c_compiler).variable("GOWORK", "off");
         match (self.trampoline, arguments) {
             // `go version` runs bare: a missing `go` has to be told from a failing one.
             (Some(trampoline), [verb, ..]) if *verb != "version" => program.dies_with_us(trampoline),

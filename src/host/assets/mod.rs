@@ -1,10 +1,12 @@
-//! The programs a control plane of processes is made of, for `stratum dev`, the tests and the benchmarks.
+//! The programs a control plane and its nodes are made of, for `stratum dev`, `stratum payload build`, the tests and the
+//! benchmarks.
 //!
 //! They come from the folder in `KUBEBUILDER_ASSETS`, or are built once from pinned sources with `go build` and kept in a
 //! cache. The Go modules are part of this executable, so that it builds them outside of its source tree as well.
 //! Nodes of a real cluster do not use this: their programs are in the payload.
 
 mod build;
+mod module;
 mod progress;
 #[cfg(test)]
 mod tests;
@@ -15,7 +17,8 @@ use std::path::PathBuf;
 
 use super::{atomic_file, child, lock};
 
-pub use tool::{ETCD_VERSION, KUBERNETES_VERSION, Module, Tool};
+pub use module::Module;
+pub use tool::{ETCD_VERSION, KUBERNETES_VERSION, Tool};
 
 /// A program that is not to be had.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +37,7 @@ pub enum Error {
     /// There is no Go toolchain.
     #[error(
         "{tool} has to be built, and `go` cannot be run: install Go {needed} or newer (https://go.dev/dl), or set \
-         {BINARIES_VARIABLE} to a folder with etcd, etcdctl, kube-apiserver and kubectl"
+         {BINARIES_VARIABLE} to a folder with ready programs (etcd, kube-apiserver, kubectl...)"
     )]
     NoGo {
         /// The program.

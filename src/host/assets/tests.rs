@@ -78,7 +78,24 @@ fn the_pinned_versions_are_those_of_the_modules() {
             "{tool} is no tool of its module"
         );
         assert!(recipe.module.go_version().starts_with("1."));
+        assert!(
+            tool.version().starts_with(|digit: char| digit.is_ascii_digit()),
+            "{tool}"
+        );
     }
+    assert_eq!(Tool::Containerd.version(), "2.4.2");
+    assert_eq!(Tool::Runc.version(), "1.5.2");
+}
+
+/// Folders that are on people's disks; kube-apiserver takes ten minutes to build again. A change of version, of a module
+/// file or of the flags that are in the name on purpose changes them here as well.
+#[test]
+fn a_module_keeps_the_folder_it_has() {
+    let named = |module: Module| format!("{}-{}", module.name(), module.digest());
+    assert_eq!(named(Module::Etcd), "etcd-393cb1b520d570ac");
+    assert_eq!(named(Module::Kubernetes), "kubernetes-102200314011d086");
+    let folders: std::collections::BTreeSet<String> = Module::iter().map(named).collect();
+    assert_eq!(folders.len(), Module::iter().count());
 }
 
 #[test]

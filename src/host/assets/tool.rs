@@ -2,11 +2,9 @@
 
 use std::fmt;
 
-use sha2::{Digest, Sha256};
+use super::module::Module;
 
-use crate::pki::hexadecimal;
-
-/// Version of kube-apiserver and kubectl; the module file pins the same.
+/// Version of Kubernetes' programs; the module file pins the same.
 pub const KUBERNETES_VERSION: &str = "1.37.2";
 /// Version of etcd and etcdctl; the module file pins the same.
 pub const ETCD_VERSION: &str = "3.7.3";
@@ -20,17 +18,40 @@ pub enum Tool {
     Etcdctl,
     /// The API server.
     KubeApiserver,
-    /// Its command line.
+    /// The controllers, among them the signers of certificate requests.
+    KubeControllerManager,
+    /// The scheduler.
+    KubeScheduler,
+    /// What makes Services reachable on a node.
+    KubeProxy,
+    /// What runs the pods of a node.
+    Kubelet,
+    /// Makes a control plane that is not ours, by which the tests judge.
+    Kubeadm,
+    /// The API server's command line.
     Kubectl,
-}
-
-/// A Go module that pins sources: `tests/assets/NAME`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::EnumIter)]
-pub enum Module {
-    /// etcd's programs.
-    Etcd,
-    /// Kubernetes' programs.
-    Kubernetes,
+    /// What runs the containers of a node.
+    Containerd,
+    /// Holds one pod for containerd.
+    ContainerdShimRuncV2,
+    /// containerd's own command line.
+    Ctr,
+    /// Starts a container.
+    Runc,
+    /// The command line of any container runtime the kubelet can use.
+    Crictl,
+    /// Network plugin: pods of a node on one bridge.
+    CniBridge,
+    /// Network plugin: addresses from a range of the node's own.
+    CniHostLocal,
+    /// Network plugin: a pod's own loopback, which containerd asks for.
+    CniLoopback,
+    /// Network plugin: ports of the node that lead to a pod.
+    CniPortmap,
+    /// The cluster's name server.
+    Coredns,
+    /// Waits, and holds a pod's namespaces meanwhile.
+    Pause,
 }
 
 /// How a program is built.
@@ -40,6 +61,13 @@ pub(super) struct Recipe {
     pub(super) package: &'static str,
 }
 
+/// The recipe of a program whose package ends with its name.
+macro_rules! recipe {
+    ($module:ident, $folder:literal, $name:literal) => {
+        ($name, Module::$module, concat!($folder, "/", $name))
+    };
+}
+
 impl Tool {
     /// The name of its executable.
     #[must_use]
@@ -47,16 +75,38 @@ impl Tool {
         self.recipe().name
     }
 
+    /// Its version, without a `v`.
+    #[must_use]
+    pub fn version(self) -> &'static str {
+        self.recipe().module.version()
+    }
+
     pub(super) fn recipe(self) -> Recipe {
         let (name, module, package) = match self {
             Self::Etcd => ("etcd", Module::Etcd, "go.etcd.io/etcd/server/v3"),
             Self::Etcdctl => ("etcdctl", Module::Etcd, "go.etcd.io/etcd/etcdctl/v3"),
-            Self::KubeApiserver => (
-                "kube-apiserver",
-                Module::Kubernetes,
-                "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::KubeApiserver => recipe!(Kubernetes, "k8s.io/kubernetes/cmd", "kube-apiserver"),
+            Self::KubeControllerManager => recipe!(Kubernetes, "k8s.io/kubernetes/cmd", "kube-controller-manager"),
+            Self::KubeScheduler => recipe!(Kubernetes, "k8s.io/kubernetes/cmd", "kube-scheduler"),
+            Self::KubeProxy => recipe!(Kubernetes, "k8s.io/kubernetes/cmd", "kube-proxy"),
+            Self::Kubelet => recipe!(Kubernetes, "k8s.io/kubernetes/cmd", "kubelet"),
+            Self::Kubeadm => recipe!(Kubernetes, "k8s.io/kubernetes/cmd", "kubeadm"),
+            Self::Kubectl => recipe!(Kubernetes, "k8s.io/kubernetes/cmd", "kubectl"),
+            Self::Containerd => recipe!(Containerd, "github.com/containerd/containerd/v2/cmd", "containerd"),
+            Self::ContainerdShimRuncV2 => recipe!(
+                Containerd,
+                "github.com/containerd/containerd/v2/cmd",
+                "containerd-shim-runc-v2"
             ),
-            Self::Kubectl => ("kubectl", Module::Kubernetes, "k8s.io/kubernetes/cmd/kubectl"),
+            Self::Ctr => recipe!(Containerd, "github.com/containerd/containerd/v2/cmd", "ctr"),
+            Self::Runc => recipe!(Runc, "github.com/opencontainers", "runc"),
+            Self::Crictl => recipe!(Crictl, "sigs.k8s.io/cri-tools/cmd", "crictl"),
+            Self::CniBridge => recipe!(Cni, "github.com/containernetworking/plugins/plugins/main", "bridge"),
+            Self::CniHostLocal => recipe!(Cni, "github.com/containernetworking/plugins/plugins/ipam", "host-local"),
+            Self::CniLoopback => recipe!(Cni, "github.com/containernetworking/plugins/plugins/main", "loopback"),
+            Self::CniPortmap => recipe!(Cni, "github.com/containernetworking/plugins/plugins/meta", "portmap"),
+            Self::Coredns => recipe!(Coredns, "github.com/coredns", "coredns"),
+            Self::Pause => recipe!(Pause, "stratum.ciq.com/assets", "pause"),
         };
         Recipe { name, module, package }
     }
@@ -66,64 +116,4 @@ impl fmt::Display for Tool {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }
-}
-
-impl Module {
-    /// Its folder's name.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Etcd => "etcd",
-            Self::Kubernetes => "kubernetes",
-        }
-    }
-
-    /// `go.mod`
-    pub(super) fn definition(self) -> &'static str {
-        match self {
-            Self::Etcd => include_str!("../../../tests/assets/etcd/go.mod"),
-            Self::Kubernetes => include_str!("../../../tests/assets/kubernetes/go.mod"),
-        }
-    }
-
-    /// `go.sum`
-    pub(super) fn sums(self) -> &'static str {
-        match self {
-            Self::Etcd => include_str!("../../../tests/assets/etcd/go.sum"),
-            Self::Kubernetes => include_str!("../../../tests/assets/kubernetes/go.sum"),
-        }
-    }
-
-    /// The linker's flags. Kubernetes takes its own version from variables that its build scripts set; without them it
-    /// says v0.0.0, and clients that compare versions misbehave.
-    pub(super) fn linker_flags(self) -> String {
-        match self {
-            Self::Etcd => "-s -w".to_owned(),
-            Self::Kubernetes => {
-                let (major, minor) = major_and_minor(KUBERNETES_VERSION);
-                let base = "k8s.io/component-base/version";
-                format!(
-                    "-s -w -X {base}.gitVersion=v{KUBERNETES_VERSION} -X {base}.gitMajor={major} -X {base}.gitMinor={minor} \
-                     -X k8s.io/client-go/pkg/version.gitVersion=v{KUBERNETES_VERSION}"
-                )
-            }
-        }
-    }
-
-    /// The oldest Go that builds it, as its `go.mod` says.
-    pub(super) fn go_version(self) -> &'static str {
-        let version = self.definition().lines().find_map(|line| line.strip_prefix("go "));
-        version.map_or("1", str::trim)
-    }
-
-    /// What it builds depends on nothing else than what this covers, so a folder named after it is never stale.
-    pub(super) fn digest(self) -> String {
-        let parts = [self.definition(), self.sums(), &self.linker_flags()];
-        let digest = hexadecimal(&Sha256::digest(parts.join("\0")));
-        digest.chars().take(16).collect()
-    }
-}
-
-fn major_and_minor(version: &str) -> (&str, &str) {
-    let mut parts = version.split('.');
-    (parts.next().unwrap_or_default(), parts.next().unwrap_or_default())
 }

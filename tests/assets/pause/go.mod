@@ -1,0 +1,3 @@
+module stratum.ciq.com/assets/pause
+
+go 1.26.0
