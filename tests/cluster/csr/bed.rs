@@ -39,6 +39,7 @@ impl Bed {
     async fn new() -> Self {
         let cluster = Cluster::dedicated(Options::default()).await;
         cluster.apply(JOINERS).await;
+        cluster.apply(ADDRESSES).await;
         cluster.register(&["one"]).await;
         let folder = tempfile::tempdir().unwrap();
         let operator = Operator::start(&cluster, folder.path(), "one");
@@ -147,6 +148,22 @@ kind: ClusterRoleBinding
 metadata: {name: joiners-ask}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: 'system:node-bootstrapper'}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: 'system:bootstrappers'}]
+";
+
+/// Where the API servers listen, and the address they share.
+const ADDRESSES: &str = "apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: kubernetes, namespace: default, labels: {kubernetes.io/service-name: kubernetes}}
+addressType: IPv4
+endpoints: [{addresses: [10.8.0.1]}, {addresses: [10.8.0.2]}]
+ports: [{name: https, port: 6443, protocol: TCP}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: cluster-info, namespace: kube-public}
+data:
+  kubeconfig: |
+    {apiVersion: v1, kind: Config, clusters: [{name: '', cluster: {server: 'https://10.8.0.100:6443'}}]}
 ";
 
 /// A kubelet tells its addresses.

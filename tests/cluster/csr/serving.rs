@@ -1,9 +1,16 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
 use http::Method;
 use serde_json::json;
 
-use super::bed::{Bed, SERVING, SOON, ask, ask_client, ask_serving, conditions, new_key, pkcs10, report, try_ask};
+use super::bed::{Bed, SERVING, ask, ask_client, ask_serving, conditions, new_key, pkcs10, report, try_ask};
 use crate::support::requests::send;
 use crate::support::wait_for;
+
+/// How long five thousand requests may take to be taken and judged beside other tests.
+const FLOODED: Duration = Duration::from_secs(120);
 
 #[tokio::test]
 async fn a_node_is_approved_once_it_tells_its_addresses() {
@@ -130,26 +137,66 @@ async fn what_somebody_denied_stays_denied() {
     assert_eq!(conditions(&bed.request("denied-1").await), ["Denied"]);
 }
 
+/// A controller's own address is one at which an API server listens. Nobody else has it, whatever they say of themselves.
+#[tokio::test]
+async fn the_address_of_an_api_server_is_its_controllers_own() {
+    let bed = Bed::shared().await;
+    bed.cluster.register(&["controller"]).await;
+    let controller = bed.cluster.kubelet("controller").await;
+    report(
+        &controller,
+        "controller",
+        &[("InternalIP", "10.8.0.1"), ("InternalIP", "10.8.0.100")],
+    )
+    .await;
+    let worker = [
+        ("InternalIP", "10.8.0.9"),
+        ("InternalIP", "10.8.0.2"),
+        ("InternalIP", "10.8.0.100"),
+    ];
+    let worker = bed.node("worker", &worker).await;
+    ask_serving(&controller, "controller-own", "controller", &["10.8.0.1"]).await;
+    bed.approved("controller-own").await;
+    for (client, node, address, word) in [
+        (&worker, "worker", "10.8.0.2", "an address of the API server"),
+        (&worker, "worker", "10.8.0.100", "shared address"),
+        (&controller, "controller", "10.8.0.100", "shared address"),
+    ] {
+        let request = format!("{node}-{address}");
+        ask_serving(client, &request, node, &[address]).await;
+        let why = bed.waits(&request, "ReservedAddress").await;
+        assert!(why.contains(word), "{why}");
+    }
+    ask_serving(&worker, "worker-own", "worker", &["10.8.0.9"]).await;
+    bed.approved("worker-own").await;
+}
+
 /// The flood is of one requester; everybody else is served as if it were not there, and the Events are few.
 #[tokio::test]
 async fn a_flood_of_one_node_holds_up_nobody_else() {
+    const FLOOD: usize = 5000;
     let bed = Bed::shared().await;
     let flooder = bed.node("flooder", &[("InternalIP", "10.5.0.1")]).await;
     let kubelet = bed.node("patient", &[("InternalIP", "10.5.0.2")]).await;
     let pem = pkcs10(&new_key(), "system:node:flooder", &["10.5.0.9"]);
-    let send_all = (0..300).map(|number| {
-        let (flooder, pem) = (flooder.clone(), pem.clone());
-        async move {
+    let sent = AtomicUsize::new(0);
+    let send_all = stream::iter(0..FLOOD)
+        .map(async |number| {
             let usages = ["digital signature", "server auth"];
             ask(&flooder, &format!("flood-{number}"), SERVING, &usages, &pem).await;
-        }
-    });
-    let mut flood = Box::pin(futures::future::join_all(send_all));
-    let single = async {
+            sent.fetch_add(1, Ordering::Relaxed);
+        })
+        .buffer_unordered(8)
+        .collect::<()>();
+    let patient = async {
+        let under_way = || async { (sent.load(Ordering::Relaxed) > FLOOD / 5).then_some(()) };
+        wait_for("the flood to be under way", FLOODED, under_way).await;
         ask_serving(&kubelet, "patient-1", "patient", &["10.5.0.2"]).await;
         bed.approved("patient-1").await;
+        sent.load(Ordering::Relaxed)
     };
-    futures::join!(&mut flood, single);
+    let ((), sent_by_then) = futures::join!(send_all, patient);
+    assert!(sent_by_then < FLOOD, "the other node waited for the flood's end");
     let waiting = || async {
         let told = bed.stratum(&["operator", "csrs", "-o", "json"]).await;
         let told: serde_json::Value = serde_json::from_str(&told).unwrap();
@@ -158,9 +205,9 @@ async fn a_flood_of_one_node_holds_up_nobody_else() {
             .unwrap()
             .iter()
             .filter(|line| line["reason"] == "not_its_own");
-        (flood.filter(|line| line["requester"] == "system:node:flooder").count() == 300).then_some(())
+        (flood.filter(|line| line["requester"] == "system:node:flooder").count() == FLOOD).then_some(())
     };
-    wait_for("the flood to wait", SOON, waiting).await;
+    wait_for("the flood to wait", FLOODED, waiting).await;
     let events = bed
         .cluster
         .kubectl_in("kube-system", &["get", "events", "-o", "name"])
@@ -168,11 +215,14 @@ async fn a_flood_of_one_node_holds_up_nobody_else() {
     let flood = events.lines().filter(|name| name.contains("flood-")).count();
     assert!(flood <= 40, "{flood} Events");
     let admin = bed.cluster.client().await;
-    let path = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
-    for number in 0..300 {
-        let path = format!("{path}/flood-{number}");
-        send(&admin, Method::DELETE, &path, &json!(null)).await.unwrap();
-    }
+    stream::iter(0..FLOOD)
+        .map(async |number| {
+            let path = format!("/apis/certificates.k8s.io/v1/certificatesigningrequests/flood-{number}");
+            send(&admin, Method::DELETE, &path, &json!(null)).await.unwrap();
+        })
+        .buffer_unordered(8)
+        .collect::<()>()
+        .await;
 }
 
 #[tokio::test]
