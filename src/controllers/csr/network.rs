@@ -15,7 +15,7 @@ use crate::controllers::cluster_info;
 use crate::controllers::concern::chain;
 use crate::controllers::inventory::store::{Store, StoreError};
 use crate::host::clock;
-use crate::reconcilers::csr::network::{Network, NotARange};
+use crate::reconcilers::csr::network::Network;
 use crate::reconcilers::host_name::{DnsName, Host};
 
 /// How long what was read is believed. What comes new (a controller that joins) is in no node's record before.
@@ -30,8 +30,8 @@ const DOMAIN: &str = "cluster.local";
 enum NetworkError {
     #[error(transparent)]
     Call(#[from] CallError),
-    #[error("a ServiceCIDR cannot be read")]
-    Range(#[from] NotARange),
+    #[error("ServiceCIDR {0:?} is no range of addresses")]
+    Range(String, #[source] ipnet::AddrParseError),
     #[error("no ServiceCIDR is there")]
     NoRange,
 }
@@ -92,7 +92,8 @@ impl Networks {
             .filter_map(|object| object.spec)
             .flat_map(|spec| spec.cidrs.unwrap_or_default())
         {
-            services.push(range.parse()?);
+            let read = range.parse();
+            services.push(read.map_err(|source| NetworkError::Range(range, source))?);
         }
         if services.is_empty() {
             return Err(NetworkError::NoRange);
