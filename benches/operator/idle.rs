@@ -251,8 +251,9 @@ async fn stratum(bed: &Bed, scale: &Scale) -> Result<(Option<Use>, Option<f64>)>
     if !subject::ready(&running).await? {
         return Ok((None, None));
     }
-    // A standby watches less than a leader.
+    // A standby watches less than a leader, and one that sees Nodes for the first time has a record to write for each.
     subject::leads(bed, &running.node).await?;
+    subject::adopted(bed, scale.nodes).await?;
     let used = used(running.child.id(), scale.watch).await?;
     let events = log.follow()?;
     let own: Vec<&Event> = events.iter().filter(|event| event.user() == running.node).collect();

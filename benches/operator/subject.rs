@@ -209,6 +209,23 @@ pub(crate) async fn leads(bed: &Bed, node: &str) -> Result<()> {
     .await
 }
 
+/// The operators' memory of node names.
+pub(crate) const IDENTITIES: &str = "/apis/stratum.ciq.com/v1/nodeidentities";
+
+/// Waits until that memory has a record of so many Nodes, as it has a while after an operator has first seen them.
+pub(crate) async fn adopted(bed: &Bed, nodes: usize) -> Result<()> {
+    let adopted = async || {
+        let list = bed.api().read(&format!("{IDENTITIES}?limit=1")).await?;
+        let more = list
+            .pointer("/metadata/remainingItemCount")
+            .and_then(Value::as_u64)
+            .unwrap_or_default();
+        Ok((usize::try_from(more)? + 1 >= nodes).then_some(()))
+    };
+    let (limit, pace) = (Duration::from_secs(180), Duration::from_millis(200));
+    eventually("all Nodes are adopted", limit, pace, adopted).await
+}
+
 /// Whether the Lease at `object` in `value` is held by node `node`: its name begins the holder's identity.
 pub(crate) fn holds(value: &Value, object: &str, node: &str) -> bool {
     let identity = value.pointer(&format!("{object}/spec/holderIdentity"));

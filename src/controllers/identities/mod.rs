@@ -194,8 +194,11 @@ fn id(name: &str) -> ObjectId {
 }
 
 fn stored(object: NodeIdentity) -> Stored {
+    let mut identity = object.spec.identity;
+    // Kept for as long as the record is there.
+    identity.addresses.shrink_to_fit();
     Stored {
-        identity: object.spec.identity,
+        identity,
         resource_version: object.metadata.resource_version.unwrap_or_default(),
         uid: Uid(object.metadata.uid.unwrap_or_default()),
     }

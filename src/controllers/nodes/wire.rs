@@ -133,6 +133,9 @@ impl From<Wire> for Node {
             conditions,
             node_info,
         } = status.unwrap_or_default();
+        let mut addresses: Vec<NodeAddress> = addresses.unwrap_or_default().into_iter().map(Into::into).collect();
+        // Kept for as long as the Node is there.
+        addresses.shrink_to_fit();
         let conditions = conditions.unwrap_or_default();
         let ready = conditions.into_iter().find(|condition| condition.kind == "Ready");
         Self {
@@ -144,7 +147,7 @@ impl From<Wire> for Node {
                 terminating: metadata.deletion_timestamp.is_some(),
                 control_plane: metadata.labels.is_some_and(|labels| labels.control_plane.is_some()),
                 uninstalled: metadata.annotations.and_then(|annotations| annotations.uninstalled),
-                addresses: addresses.unwrap_or_default().into_iter().map(Into::into).collect(),
+                addresses,
                 ready: ready.map(|ready| Ready {
                     status: match ready.status.as_str() {
                         "True" => ReadyStatus::True,

@@ -81,7 +81,7 @@ pub fn decide(request: &Request, claimant: &Claimant, world: World<'_>, now: Tim
         claim.request_uid == request.uid || (claim.requester == request.requester && claim.key == claimant.key)
     };
     match &identity.certificate {
-        Some(end) if end.not_after > now && !identity.claim.as_ref().is_some_and(same) => {
+        Some(end) if end.not_after > now && !identity.claim.as_deref().is_some_and(same) => {
             Decision::Wait(Reason::Claimed {
                 name: claimant.node.clone(),
                 by: identity.holder(&claimant.node),

@@ -5,6 +5,7 @@
 //! node is therefore not granted to another: the later one waits, so that a hostile node cannot take what its victim has.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -23,7 +24,7 @@ pub struct Identity {
     pub node_uid: Option<Uid>,
     /// The bootstrap request that claimed the name; none for a Node that was there before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub claim: Option<Claim>,
+    pub claim: Option<Box<Claim>>,
     /// Until when a client certificate of this name can live.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate: Option<CertificateEnd>,
@@ -125,13 +126,13 @@ impl Identity {
     pub fn claimed_by(known: Option<&Self>, request: &Request, key: String, now: Timestamp) -> Self {
         Self {
             node_uid: None,
-            claim: Some(Claim {
+            claim: Some(Box::new(Claim {
                 requester: request.requester.clone(),
                 request: request.name.clone(),
                 request_uid: request.uid.clone(),
                 key,
                 at: now,
-            }),
+            })),
             certificate: Some(CertificateEnd {
                 not_after: request.latest_end(now),
                 assumed: true,
@@ -178,35 +179,45 @@ impl Identity {
 }
 
 /// Who had each address first.
+///
+/// There are thousands of names with a few addresses each, and nearly every address is one name's alone: texts are shared,
+/// and a vector of one takes no more room than that one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holders {
     /// By address, every name that has it and since when.
-    names: BTreeMap<String, BTreeMap<String, Timestamp>>,
+    names: BTreeMap<Arc<str>, Vec<(Arc<str>, Timestamp)>>,
     /// By name, its addresses.
-    addresses: BTreeMap<String, Vec<String>>,
+    addresses: BTreeMap<Arc<str>, Box<[Arc<str>]>>,
 }
 
 impl Holders {
     /// Takes a name's record in, or a newer one in its place.
     pub fn insert(&mut self, name: &str, identity: &Identity) {
         self.remove(name);
-        for recorded in &identity.addresses {
-            let names = self.names.entry(recorded.address.clone()).or_default();
-            names.insert(name.to_owned(), recorded.first_seen);
-        }
+        let name: Arc<str> = name.into();
+        let recorded = identity.addresses.iter();
+        let mut addresses: Vec<_> = recorded
+            .map(|one| (self.shared(&one.address), one.first_seen))
+            .collect();
         // A node's name is its own before it, or anybody else, tells it as an address.
-        let own = self.names.entry(name.to_owned()).or_default();
-        own.insert(name.to_owned(), Timestamp::MIN);
-        let addresses = identity.addresses.iter().map(|recorded| recorded.address.clone());
-        self.addresses
-            .insert(name.to_owned(), addresses.chain([name.to_owned()]).collect());
+        addresses.retain(|(address, _)| **address != *name);
+        addresses.push((Arc::clone(&name), Timestamp::MIN));
+        for (address, since) in &addresses {
+            let names = self
+                .names
+                .entry(Arc::clone(address))
+                .or_insert_with(|| Vec::with_capacity(1));
+            names.push((Arc::clone(&name), *since));
+        }
+        let addresses = addresses.into_iter().map(|(address, _)| address).collect();
+        self.addresses.insert(name, addresses);
     }
 
     /// Forgets a name.
     pub fn remove(&mut self, name: &str) {
         for address in self.addresses.remove(name).into_iter().flatten() {
             if let Some(names) = self.names.get_mut(&address) {
-                names.remove(name);
+                names.retain(|(other, _)| **other != *name);
                 if names.is_empty() {
                     self.names.remove(&address);
                 }
@@ -219,8 +230,8 @@ impl Holders {
     pub fn of(&self, hosts: &[Host]) -> Self {
         let mut part = Self::default();
         for host in hosts {
-            if let Some((address, names)) = self.names.get_key_value(&host.to_string()) {
-                part.names.insert(address.clone(), names.clone());
+            if let Some((address, names)) = self.names.get_key_value(host.to_string().as_str()) {
+                part.names.insert(Arc::clone(address), names.clone());
             }
         }
         part
@@ -230,8 +241,14 @@ impl Holders {
     /// agree.
     #[must_use]
     pub fn holder(&self, host: &Host) -> Option<&str> {
-        let names = self.names.get(&host.to_string())?;
-        let first = names.iter().min_by_key(|(name, at)| (**at, *name))?;
-        Some(first.0)
+        let names = self.names.get(host.to_string().as_str())?;
+        let first = names.iter().min_by_key(|(name, at)| (*at, Arc::clone(name)))?;
+        Some(&first.0)
+    }
+
+    /// The text of an address that is known already, or a new one.
+    fn shared(&self, address: &str) -> Arc<str> {
+        let known = self.names.get_key_value(address);
+        known.map_or_else(|| address.into(), |(known, _)| Arc::clone(known))
     }
 }
