@@ -15,6 +15,13 @@ pub(crate) async fn control_plane(stratum: &Path) -> Result<[PathBuf; 3]> {
     Ok(source.provide([Tool::Etcd, Tool::KubeApiserver, Tool::Kubectl]).await?)
 }
 
+/// kube-controller-manager, built when it is not in the cache.
+pub(crate) async fn kube_controller_manager(stratum: &Path) -> Result<PathBuf> {
+    let source = Source::choose(|name| std::env::var_os(name), Some(stratum.to_owned()))?;
+    let [program] = source.provide([Tool::KubeControllerManager]).await?;
+    Ok(program)
+}
+
 /// The folder with the peers. They are built when their sources have changed.
 pub(crate) async fn peers() -> Result<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers");
