@@ -2,16 +2,23 @@
 //!
 //! Nothing here knows the Kubernetes API; what a cluster needs of the machine is decided elsewhere and done here.
 
+pub mod addresses;
 pub mod assets;
 pub mod atomic_file;
 pub mod child;
 pub mod clock;
+pub mod control_socket;
 pub mod dev_plane;
 pub mod entropy;
+pub mod etcd;
 pub mod folder;
+pub mod https;
 pub mod kubeconfig;
 pub mod layout;
 pub mod local_record;
 pub mod lock;
 pub mod node_state;
+pub mod preflight;
+pub mod ready;
+pub mod supervisor;
 pub mod watch_folder;

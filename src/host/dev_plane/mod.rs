@@ -7,10 +7,10 @@
 mod arguments;
 mod material;
 mod ports;
-mod probe;
 #[cfg(test)]
 mod tests;
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,14 +21,13 @@ use super::child::{self, Child, Exit, Output, Program, log_tail};
 use super::kubeconfig::{self, Kubeconfig};
 use super::layout::{Identity, Layout};
 use super::lock::{Attempt, Holder, Lock};
-use super::{clock, lock};
+use super::{clock, https, lock, ready};
 use crate::pki::key::{KeyKind, SecretPem};
 use material::Material;
 use ports::Ports;
 
 pub use material::Error as MaterialError;
 pub use ports::Error as PortError;
-pub use probe::Error as ProbeError;
 
 /// Who has a kubeconfig: there are no other components.
 const IDENTITIES: [Identity; 3] = [Identity::Admin, Identity::Operator, Identity::Deployer];
@@ -105,6 +104,9 @@ pub enum Error {
     /// A process cannot be started or watched.
     #[error("cannot run the control plane")]
     Child(#[source] child::Error),
+    /// Its certificates make no client.
+    #[error("cannot ask the control plane")]
+    Client(#[source] https::Error),
     /// A process ended by itself.
     #[error("{program} ended ({exit}); the log is {}: {last}", log.display())]
     Ended {
@@ -128,7 +130,7 @@ pub enum Error {
         last: String,
         /// What the last question was answered with.
         #[source]
-        source: Box<ProbeError>,
+        source: Box<ready::Error>,
     },
 }
 
@@ -335,16 +337,19 @@ async fn launch(settings: &Settings, layout: &Layout, ports: Ports) -> Result<(C
     tokio::select! {
         exit = etcd.wait() => return Err(ended(layout, (ETCD, exit))),
         exit = api_server.wait() => return Err(ended(layout, (API_SERVER, exit))),
-        ready = ready(layout, ports, settings.start_limit) => ready?,
+        ready = until_ready(layout, ports, settings.start_limit) => ready?,
     }
     Ok((api_server, etcd))
 }
 
-async fn ready(layout: &Layout, ports: Ports, limit: Duration) -> Result<(), Error> {
+async fn until_ready(layout: &Layout, ports: Ports, limit: Duration) -> Result<(), Error> {
     let started = clock::monotonic();
+    let [authority, certificate, key] = ["ca.crt", "admin.crt", "admin.key"].map(|name| layout.pki().join(name));
+    let client = https::Client::new(&authority, &certificate, &key).map_err(Error::Client)?;
+    let server = SocketAddr::from((Ipv4Addr::LOCALHOST, ports.api_server));
     loop {
         let left = limit.saturating_sub(clock::monotonic().duration_since(started));
-        match probe::readyz(&layout.pki(), ports.api_server, left.max(PROBE_INTERVAL)).await {
+        match ready::readyz(&client, server, left.max(PROBE_INTERVAL)).await {
             Ok(()) => return Ok(()),
             Err(error) if left.is_zero() => {
                 let source = Box::new(error);
