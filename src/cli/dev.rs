@@ -199,7 +199,7 @@ async fn prepare(plane: &DevPlane) -> anyhow::Result<()> {
     let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     let client = Client::try_from(config)?;
     let facts = Facts {
-        node: NODE.to_owned(),
+        node: Some(NODE.to_owned()),
         server: plane.server(),
         certificate_authority: authority,
     };

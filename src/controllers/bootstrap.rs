@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use kube::Client;
 use serde_json::{Value, json};
 
@@ -14,9 +15,14 @@ use crate::host::clock;
 use crate::reconcilers::manifests::resolve::{Resolved, resolve};
 use crate::reconcilers::manifests::source::{self, SentinelValues, SourceError};
 
-/// The bindings of the operator's two identities and of administrators, and the kind the operator itself writes.
-const FILES: [(&str, &str); 2] = [
+/// The bindings of the operator's two identities and of administrators, those of nodes, and the kind the operator itself
+/// writes.
+const FILES: [(&str, &str); 3] = [
     ("bootstrap/rbac.yaml", include_str!("../../deploy/bootstrap/rbac.yaml")),
+    (
+        "bootstrap/nodes.yaml",
+        include_str!("../../deploy/bootstrap/nodes.yaml"),
+    ),
     (
         "bootstrap/nodeidentities.yaml",
         include_str!("../../deploy/bootstrap/nodeidentities.yaml"),
@@ -26,11 +32,14 @@ const FILES: [(&str, &str); 2] = [
 /// How long a kind may take to be served. The operator waits for it anyway.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
 
+/// How long the credential lives that may do everything, and is only in memory.
+pub const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
+
 /// What a bootstrap writes besides the bindings.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// This controller's node name.
-    pub node: String,
+    /// The name of a Node that is made, where no kubelet registers one.
+    pub node: Option<String>,
     /// The URL under which workloads and joining nodes reach the API server.
     pub server: String,
     /// The cluster's CA bundle, PEM.
@@ -54,15 +63,15 @@ pub enum Error {
 /// When the API server refuses or does not answer.
 pub async fn prepare(client: &Client, facts: &Facts) -> Result<(), Error> {
     let bundled = FILES.map(|(file, text)| (file, text.to_owned()));
-    let made = [
-        ("node", node(facts)),
+    let mut made = vec![
         ("kube-public", namespace("kube-public")),
         ("cluster-info", cluster_info(facts)),
     ];
+    made.extend(facts.node.as_deref().map(|name| ("node", node(name))));
     let mut declared = Vec::new();
     for (file, text) in bundled
         .into_iter()
-        .chain(made.map(|(file, body)| (file, format!("{body}\n"))))
+        .chain(made.into_iter().map(|(file, body)| (file, format!("{body}\n"))))
     {
         let objects = source::parse(file, text.as_bytes(), &SentinelValues::default());
         declared.extend(objects.map_err(Error::Bundled)?);
@@ -81,9 +90,9 @@ pub async fn prepare(client: &Client, facts: &Facts) -> Result<(), Error> {
     Ok(())
 }
 
-fn node(facts: &Facts) -> Value {
+fn node(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {
-        "name": facts.node, "labels": {CONTROL_PLANE_LABEL: ""}}})
+        "name": name, "labels": {CONTROL_PLANE_LABEL: ""}}})
 }
 
 fn namespace(name: &str) -> Value {

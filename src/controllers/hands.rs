@@ -253,6 +253,25 @@ pub async fn annotate_node(
     client: &Client,
     node: &str,
     uid: &Uid,
+    annotation: (&str, Option<&str>),
+    mode: Mode,
+) -> Result<(), CallError> {
+    patch_node(client, node, uid, "annotations", annotation, mode).await
+}
+
+/// Sets a label of a Node, or removes it; only of the Node with that UID.
+///
+/// # Errors
+/// As [`annotate_node`].
+pub async fn label_node(client: &Client, node: &str, uid: &Uid, label: (&str, Option<&str>)) -> Result<(), CallError> {
+    patch_node(client, node, uid, "labels", label, Mode::Real).await
+}
+
+async fn patch_node(
+    client: &Client,
+    node: &str,
+    uid: &Uid,
+    field: &str,
     (key, value): (&str, Option<&str>),
     mode: Mode,
 ) -> Result<(), CallError> {
@@ -261,7 +280,7 @@ pub async fn annotate_node(
         Mode::DryRun => "&dryRun=All",
     };
     let path = format!("{}?fieldManager={FIELD_MANAGER}{dry_run}", nodes::path(node));
-    let body = json!({"metadata": {"uid": uid.0, "annotations": {key: value}}});
+    let body = json!({"metadata": {"uid": uid.0, field: {key: value}}});
     let content = ("application/merge-patch+json", body.to_string().into_bytes());
     let patch = cluster::request(Method::PATCH, &path, AS_METADATA, Some(content));
     cluster::call(client, patch).await.map(|_| ())

@@ -38,13 +38,14 @@ pub fn towards(target: IpAddr) -> io::Result<IpAddr> {
 /// # Errors
 /// When a table cannot be read.
 pub fn interface_of(root: &Path, address: IpAddr) -> io::Result<Option<String>> {
-    let (file, parse): (_, fn(&str) -> Option<(IpNet, String)>) = match address {
-        IpAddr::V4(_) => ("proc/net/route", four),
-        IpAddr::V6(_) => ("proc/net/ipv6_route", six),
+    let table = |file: &str| std::fs::read_to_string(root.join(file));
+    let routes: Vec<(IpNet, String)> = match address {
+        IpAddr::V4(_) => table("proc/net/route")?.lines().filter_map(four).collect(),
+        IpAddr::V6(_) => table("proc/net/ipv6_route")?.lines().filter_map(six).collect(),
     };
-    let table = std::fs::read_to_string(root.join(file))?;
-    let routes = table.lines().filter_map(parse);
-    let towards = routes.filter(|(range, name)| range.contains(&address) && name != "lo" && range.prefix_len() > 0);
+    let towards = routes
+        .into_iter()
+        .filter(|(range, name)| range.contains(&address) && name != "lo" && range.prefix_len() > 0);
     Ok(towards
         .max_by_key(|(range, _)| range.prefix_len())
         .map(|(_, name)| name))

@@ -98,6 +98,24 @@ impl Layout {
         self.run().join("node.lock")
     }
 
+    /// `/run/stratum/up.lock`: held by the running `stratum up`.
+    #[must_use]
+    pub fn up_lock(&self) -> PathBuf {
+        self.run().join("up.lock")
+    }
+
+    /// `/var/log/stratum`: what the services of `stratum up` write.
+    #[must_use]
+    pub fn logs(&self) -> PathBuf {
+        self.root.join("var/log/stratum")
+    }
+
+    /// `/var/log/pods`: what containers write, in folders of the kubelet's.
+    #[must_use]
+    pub fn pod_logs(&self) -> PathBuf {
+        self.root.join("var/log/pods")
+    }
+
     /// `/var/lib/stratum/etcd`: the data of the etcd member.
     #[must_use]
     pub fn etcd_data(&self) -> PathBuf {
@@ -200,6 +218,9 @@ mod tests {
                 layout.kubelet_root(),
                 layout.coredns(),
                 layout.control_socket(),
+                layout.up_lock(),
+                layout.logs(),
+                layout.pod_logs(),
             ];
             paths.extend(kubeconfigs);
             paths
@@ -223,6 +244,9 @@ mod tests {
             "var/lib/kubelet",
             "var/lib/stratum/coredns",
             "run/stratum/up.sock",
+            "run/stratum/up.lock",
+            "var/log/stratum",
+            "var/log/pods",
             "var/lib/stratum/kubeconfig/admin.conf",
             "var/lib/stratum/kubeconfig/operator.conf",
             "var/lib/stratum/kubeconfig/deployer.conf",

@@ -7,6 +7,7 @@ pub mod assets;
 pub mod atomic_file;
 pub mod child;
 pub mod clock;
+pub mod component_logs;
 pub mod control_socket;
 pub mod dev_plane;
 pub mod entropy;

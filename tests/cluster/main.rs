@@ -11,6 +11,7 @@
 
 mod csr;
 mod departed;
+mod etcd_members;
 mod grants;
 mod inventory;
 mod leader;

@@ -1,11 +1,9 @@
 //! The cluster's own addresses, as the API server tells them.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::List;
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::ServiceCIDR;
 use kube::Client;
 use tokio::sync::Mutex;
@@ -16,7 +14,7 @@ use crate::controllers::concern::chain;
 use crate::controllers::inventory::store::{Store, StoreError};
 use crate::host::clock;
 use crate::reconcilers::csr::network::Network;
-use crate::reconcilers::host_name::{DnsName, Host};
+use crate::reconcilers::host_name::DnsName;
 
 /// How long what was read is believed. What comes new (a controller that joins) is in no node's record before.
 const BELIEVED: Duration = Duration::from_secs(30);
@@ -77,11 +75,9 @@ impl Networks {
 
     async fn read(&self) -> Result<Network, NetworkError> {
         let ranges = cluster::collection_path("networking.k8s.io", "v1", "servicecidrs", None);
-        let slices = cluster::collection_path("discovery.k8s.io", "v1", "endpointslices", Some("default"));
-        let slices = format!("{slices}?labelSelector=kubernetes.io%2Fservice-name%3Dkubernetes");
-        let (ranges, slices, server, stored) = futures::join!(
+        let (ranges, api_servers, server, stored) = futures::join!(
             cluster::fetch::<List<ServiceCIDR>>(&self.client, &ranges, "application/json"),
-            cluster::fetch::<List<EndpointSlice>>(&self.client, &slices, "application/json"),
+            cluster_info::api_servers(&self.client),
             cluster_info::server(&self.client),
             self.store.load(),
         );
@@ -98,16 +94,6 @@ impl Networks {
         if services.is_empty() {
             return Err(NetworkError::NoRange);
         }
-        let api_servers: BTreeSet<_> = slices?
-            .items
-            .into_iter()
-            .flat_map(|slice| slice.endpoints.unwrap_or_default())
-            .flat_map(|endpoint| endpoint.addresses)
-            .filter_map(|address| match Host::compared(&address) {
-                Ok(Host::Address(address)) => Some(address),
-                Ok(Host::Name(_)) | Err(_) => None,
-            })
-            .collect();
         let domain = match stored {
             Ok(stored) => {
                 let inputs = stored.documents.cluster_inputs;
@@ -119,7 +105,7 @@ impl Networks {
         };
         Ok(Network {
             services,
-            api_servers,
+            api_servers: api_servers?,
             shared: server?.map(|(host, _)| host),
             domain,
         })

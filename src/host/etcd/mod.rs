@@ -23,6 +23,12 @@ pub const PEER_PORT: u16 = 2380;
 /// A change of members waits for a quorum, which an election can hold up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Where the member of a node listens to clients.
+#[must_use]
+pub fn client_address(node: IpAddr) -> SocketAddr {
+    SocketAddr::from((node, CLIENT_PORT))
+}
+
 /// Why etcd did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -30,7 +36,7 @@ pub enum Error {
     #[error("none of the members of etcd answers ({})", servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
     NoneAnswers {
         /// Which were asked.
-        servers: Vec<IpAddr>,
+        servers: Vec<SocketAddr>,
         /// What became of the last question; none when nobody was there to ask.
         #[source]
         source: Option<https::Error>,
@@ -62,7 +68,7 @@ pub enum Error {
 #[derive(Clone, Debug)]
 pub struct Etcd {
     client: Client,
-    servers: Vec<IpAddr>,
+    servers: Vec<SocketAddr>,
 }
 
 #[derive(Deserialize)]
@@ -111,7 +117,7 @@ impl Etcd {
     ///
     /// # Errors
     /// Names the file that cannot be used.
-    pub fn new(layout: &Layout, servers: Vec<IpAddr>) -> Result<Self, https::Error> {
+    pub fn new(layout: &Layout, servers: Vec<SocketAddr>) -> Result<Self, https::Error> {
         let pki = layout.pki().join("etcd");
         let [authorities, certificate, key] =
             ["ca-bundle.crt", "healthcheck-client.crt", "healthcheck-client.key"].map(|name| pki.join(name));
@@ -166,7 +172,7 @@ impl Etcd {
     async fn call<T: serde::de::DeserializeOwned>(&self, path: &'static str, body: &Value) -> Result<T, Error> {
         let mut last = None;
         for server in &self.servers {
-            let server = SocketAddr::from((*server, CLIENT_PORT));
+            let server = *server;
             match self
                 .client
                 .ask(server, Method::POST, path, body.to_string(), PATIENCE)

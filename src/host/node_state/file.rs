@@ -81,12 +81,20 @@ struct Version {
 /// # Errors
 /// Says which file, what is wrong with it and what to do.
 pub fn load(path: &Path) -> Result<NodeState, Error> {
+    let owned = || path.to_owned();
+    match std::fs::read_to_string(path) {
+        Ok(text) => parse(path, &text),
+        Err(source) if source.kind() == io::ErrorKind::NotFound => Err(Error::Missing { path: owned() }),
+        Err(source) => Err(Error::Read { path: owned(), source }),
+    }
+}
+
+/// Reads the text of such a file, which errors name `path`.
+///
+/// # Errors
+/// Says what is wrong with it and what to do.
+pub fn parse(path: &Path, text: &str) -> Result<NodeState, Error> {
     let path = || path.to_owned();
-    let text = match std::fs::read_to_string(path()) {
-        Ok(text) => text,
-        Err(source) if source.kind() == io::ErrorKind::NotFound => return Err(Error::Missing { path: path() }),
-        Err(source) => return Err(Error::Read { path: path(), source }),
-    };
     if text.trim().is_empty() {
         return Err(Error::Empty { path: path() });
     }
@@ -94,7 +102,7 @@ pub fn load(path: &Path) -> Result<NodeState, Error> {
         path: path(),
         reason: one_line(&error.without_snippet().to_string()),
     };
-    let Version { version } = serde_saphyr::from_str(&text).map_err(malformed)?;
+    let Version { version } = serde_saphyr::from_str(text).map_err(malformed)?;
     match version {
         None => return Err(Error::NoVersion { path: path() }),
         Some(found) if found > VERSION => return Err(Error::NewerVersion { path: path(), found }),

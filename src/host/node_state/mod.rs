@@ -16,7 +16,7 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use file::{Error, load, save, schema};
+pub use file::{Error, load, parse, save, schema};
 pub use profile::{Profile, UnknownProfile};
 
 use crate::pki::key::KeyKind;
@@ -248,6 +248,18 @@ impl std::fmt::Display for Endpoint {
         match self.host.parse::<std::net::Ipv6Addr>() {
             Ok(six) => write!(formatter, "[{six}]:{}", self.port),
             Err(_) => write!(formatter, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+impl Taint {
+    /// What keeps ordinary pods off controllers.
+    #[must_use]
+    pub fn control_plane() -> Self {
+        Self {
+            key: "node-role.kubernetes.io/control-plane".to_owned(),
+            value: None,
+            effect: TaintEffect::NoSchedule,
         }
     }
 }
