@@ -14,6 +14,7 @@ pub mod entropy;
 pub mod etcd;
 pub mod folder;
 pub mod https;
+pub mod images;
 pub mod kubeconfig;
 pub mod layout;
 pub mod local_record;
