@@ -60,14 +60,19 @@ pub(super) async fn floor(bed: &Bed, loader: &Api, burst: &Burst) -> Result<f64>
         };
         names.map(approve).buffer_unordered(APPROVALS).try_collect::<()>().await
     });
-    let seen = send(bed, loader, burst).await;
+    let seen = tokio::select! {
+        seen = send(bed, loader, burst) => seen?,
+        ended = approving => {
+            ended??;
+            bail!("the floor has stopped to approve");
+        }
+    };
     watching.abort();
-    approving.abort();
     if signer == Signer::Client {
         let claimed = (0..burst.good).map(|number| format!("good-{number:05}"));
         free_names(loader, claimed.collect()).await?;
     }
-    Ok(seen?.p99())
+    Ok(seen.p99())
 }
 
 fn claim(name: &str) -> Call {
@@ -102,20 +107,32 @@ pub(super) async fn controller_runtime(bed: &Bed, workers: usize) -> Result<Chil
     Ok(child)
 }
 
-const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/b5-stock-approval";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+const STOCK: &str = "b5-stock-approval";
+
+/// Binds a ClusterRole to those who join.
+async fn bind(bed: &Bed, name: &str, role: &str) -> Result<()> {
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": JOINERS}]});
+    let path = format!("{BINDINGS}/{name}?fieldManager=bench");
+    bed.api()
+        .call(Call::new(Method::PATCH, path).body(APPLY, binding.to_string()))
+        .await?;
+    Ok(())
+}
+
+/// Lets those who join ask, as kubeadm does.
+pub(super) async fn let_joiners_ask(bed: &Bed) -> Result<()> {
+    bind(bed, "b5-joiners", "system:node-bootstrapper").await
+}
 
 /// The approval that kubeadm turns on, by kube-controller-manager with nothing else on and no limit to its client; once it
 /// has approved one. [`withdraw`] takes back what it was allowed.
 pub(super) async fn stock(bed: &Bed, loader: &Api) -> Result<Child> {
     let role = "system:certificates.k8s.io:certificatesigningrequests:nodeclient";
-    let grant = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-        "metadata": {"name": "b5-stock-approval"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": JOINERS}]});
-    let path = format!("{BINDING}?fieldManager=bench");
-    bed.api()
-        .call(Call::new(Method::PATCH, path).body(APPLY, grant.to_string()))
-        .await?;
+    bind(bed, STOCK, role).await?;
     let program = binaries::kube_controller_manager(&bed.stratum).await?;
     let kubeconfig = bed.plane.kubeconfig("kube-controller-manager")?;
     let log = bed.plane.logs.join("kube-controller-manager.log");
@@ -137,6 +154,7 @@ pub(super) async fn stock(bed: &Bed, loader: &Api) -> Result<Child> {
 
 /// Takes the right to the stock approval back.
 pub(super) async fn withdraw(bed: &Bed) -> Result<()> {
-    bed.api().call(Call::new(Method::DELETE, BINDING)).await?;
+    let binding = format!("{BINDINGS}/{STOCK}");
+    bed.api().call(Call::new(Method::DELETE, binding)).await?;
     Ok(())
 }

@@ -122,10 +122,9 @@ impl Maker {
         let subject = &mut parameters.distinguished_name;
         subject.push(rcgen::DnType::OrganizationName, "system:nodes");
         subject.push(rcgen::DnType::CommonName, user.as_str());
-        for address in address {
-            parameters
-                .subject_alt_names
-                .push(rcgen::SanType::IpAddress(address.parse()?));
+        if let Some(address) = address {
+            let address = rcgen::SanType::IpAddress(address.parse()?);
+            parameters.subject_alt_names.push(address);
         }
         let pem = parameters.serialize_request(&self.key)?.pem()?;
         let (requester, group, usage) = match self.signer {
