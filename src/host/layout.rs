@@ -140,6 +140,12 @@ impl Layout {
         self.state().join("static-pod-files")
     }
 
+    /// `/var/log/kubernetes/audit`: the audit logs of the API server, where the profile keeps one.
+    #[must_use]
+    pub fn audit_logs(&self) -> PathBuf {
+        self.root.join("var/log/kubernetes/audit")
+    }
+
     /// `/var/lib/stratum/payload`: programs and images, nothing of which is ever downloaded.
     #[must_use]
     pub fn payload(&self) -> PathBuf {
@@ -221,6 +227,7 @@ mod tests {
                 layout.up_lock(),
                 layout.logs(),
                 layout.pod_logs(),
+                layout.audit_logs(),
             ];
             paths.extend(kubeconfigs);
             paths
@@ -247,6 +254,7 @@ mod tests {
             "run/stratum/up.lock",
             "var/log/stratum",
             "var/log/pods",
+            "var/log/kubernetes/audit",
             "var/lib/stratum/kubeconfig/admin.conf",
             "var/lib/stratum/kubeconfig/operator.conf",
             "var/lib/stratum/kubeconfig/deployer.conf",

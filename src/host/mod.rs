@@ -22,5 +22,6 @@ pub mod lock;
 pub mod node_state;
 pub mod preflight;
 pub mod ready;
+pub mod static_pods;
 pub mod supervisor;
 pub mod watch_folder;

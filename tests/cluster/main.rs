@@ -19,5 +19,6 @@ mod manifests;
 mod plane;
 mod session;
 mod spread;
+mod static_pod_flags;
 mod support;
 mod yaml_parity;

@@ -1,0 +1,289 @@
+//! Stop, restart and the waits, with a kubelet made of a task: it ends the process of a manifest that is gone, and some
+//! time later removes the pod's cgroup.
+
+use std::time::Duration;
+
+use super::machine::{Cgroups, Machine, OTHER_STATIC, STATIC, write};
+use super::*;
+use crate::host::node_state;
+use crate::host::static_pods::{Error, Mark, RESTARTED_AT, manifest};
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(150);
+
+impl Machine {
+    fn with_state(state: &NodeState) -> (Self, StaticPods) {
+        let machine = Self::new();
+        let pods = machine.pods();
+        pods.write_all(state).unwrap();
+        node_state::save(&pods.layout.node_state(), state).unwrap();
+        (machine, pods)
+    }
+
+    /// Ends process 100 once the manifest of etcd is away, and its pod's cgroup later; fails when the manifest is back
+    /// before.
+    async fn act_as_kubelet(&self, pods: &StaticPods, cgroups: Cgroups) {
+        let manifest = pods.path(Component::Etcd);
+        while manifest.exists() {
+            tokio::time::timeout(Duration::from_millis(2), std::future::pending::<()>())
+                .await
+                .unwrap_err();
+        }
+        for step in 0..2 {
+            for _ in 0..15 {
+                let _ = tokio::time::timeout(Duration::from_millis(2), std::future::pending::<()>()).await;
+                assert!(!manifest.exists(), "written before the pod was done, after step {step}");
+            }
+            if step == 0 {
+                self.end(100);
+            } else {
+                std::fs::remove_dir_all(self.pod_cgroup(cgroups, STATIC)).unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_the_process_and_for_the_pods_cgroup() {
+    for cgroups in [Cgroups::V1, Cgroups::V2] {
+        let (machine, pods) = Machine::with_state(&one_controller());
+        machine.in_pod(cgroups, 100, "etcd", STATIC, 1);
+        let (stopped, ()) = tokio::join!(pods.stop(Component::Etcd, LONG), machine.act_as_kubelet(&pods, cgroups));
+        stopped.unwrap();
+        assert!(!machine.pod_cgroup(cgroups, STATIC).exists());
+        assert!(!pods.path(Component::Etcd).exists());
+        // Again: there is nothing to wait for.
+        pods.stop(Component::Etcd, Duration::ZERO).await.unwrap();
+        assert!(pods.start(Component::Etcd).unwrap());
+    }
+}
+
+/// The container has crashed and its sandbox is still there: a start would be held up by it.
+#[tokio::test]
+async fn a_crashed_components_sandbox_is_waited_for() {
+    let (machine, pods) = Machine::with_state(&one_controller());
+    machine.in_pod(Cgroups::V2, 50, "/pause", STATIC, 1);
+    machine.in_pod(Cgroups::V2, 51, "/pause", OTHER_STATIC, 1);
+    let kubelet = pods.layout.kubelet_root().join("pods");
+    std::fs::create_dir_all(kubelet.join(STATIC).join("containers/etcd")).unwrap();
+    std::fs::create_dir_all(kubelet.join(OTHER_STATIC).join("containers/kube-apiserver")).unwrap();
+    let error = pods.stop(Component::Etcd, SHORT).await.unwrap_err();
+    assert!(matches!(error, Error::PodRemains { .. }), "{error:?}");
+    machine.end(50);
+    std::fs::remove_dir_all(machine.pod_cgroup(Cgroups::V2, STATIC)).unwrap();
+    pods.stop(Component::Etcd, LONG).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_that_takes_too_long_says_who_is_left() {
+    let (machine, pods) = Machine::with_state(&one_controller());
+    machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
+    let error = pods.stop(Component::Etcd, SHORT).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::StillRunning { pids, .. } if *pids == [100]),
+        "{error:?}"
+    );
+    assert!(!pods.path(Component::Etcd).exists(), "it is still being stopped");
+}
+
+/// Its manifest was written a moment ago and the kubelet is about to start it.
+#[tokio::test]
+async fn a_pod_that_was_not_seen_yet_is_waited_for() {
+    let (machine, pods) = Machine::with_state(&one_controller());
+    let late = async {
+        let _ = tokio::time::timeout(Duration::from_millis(20), std::future::pending::<()>()).await;
+        machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
+        for _ in 0..10 {
+            let _ = tokio::time::timeout(Duration::from_millis(10), std::future::pending::<()>()).await;
+        }
+        machine.end(100);
+        std::fs::remove_dir_all(machine.pod_cgroup(Cgroups::V2, STATIC)).unwrap();
+    };
+    let (stopped, ()) = tokio::join!(pods.stop(Component::Etcd, LONG), late);
+    stopped.unwrap();
+    assert!(!pods.running(Component::Etcd).unwrap(), "it had not even been started");
+}
+
+#[tokio::test]
+async fn nothing_is_stopped_while_the_process_table_is_unknown() {
+    let (machine, pods) = Machine::with_state(&one_controller());
+    machine.end(1);
+    let error = pods.stop(Component::Etcd, LONG).await.unwrap_err();
+    assert!(matches!(error, Error::Processes { .. }), "{error:?}");
+    assert!(pods.path(Component::Etcd).exists());
+}
+
+#[tokio::test]
+async fn a_restart_is_another_pod_of_the_present_state() {
+    let (machine, pods) = Machine::with_state(&one_controller());
+    machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
+    let before = pods.read(Component::Etcd).unwrap();
+    let mut state = one_controller();
+    state
+        .etcd
+        .as_mut()
+        .unwrap()
+        .initial_cluster
+        .push(member("beta", "10.0.0.2"));
+    node_state::save(&pods.layout.node_state(), &state).unwrap();
+    let (restarted, ()) = tokio::join!(
+        pods.restart(Component::Etcd, LONG),
+        machine.act_as_kubelet(&pods, Cgroups::V2)
+    );
+    restarted.unwrap();
+    let after = pods.read(Component::Etcd).unwrap();
+    let text = String::from_utf8(after.clone()).unwrap();
+    assert!(text.contains("beta=") && text.contains(RESTARTED_AT), "{text}");
+    assert_ne!(before, after);
+    assert!(!pods.pending(Component::Etcd).exists());
+    // The next write keeps what the restart wrote.
+    assert!(pods.write_all(&state).unwrap().is_unchanged());
+}
+
+#[tokio::test]
+async fn a_restart_that_cannot_be_stopped_is_started_all_the_same() {
+    let (machine, pods) = Machine::with_state(&one_controller());
+    machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
+    let error = pods.restart(Component::Etcd, SHORT).await.unwrap_err();
+    assert!(matches!(error, Error::StillRunning { .. }), "{error:?}");
+    assert!(pods.path(Component::Etcd).exists());
+    // And what could not be started is not stopped.
+    write(&pods.layout.node_state(), "");
+    let before = pods.read(Component::Etcd).unwrap();
+    assert!(matches!(
+        pods.restart(Component::Etcd, LONG).await,
+        Err(Error::NodeState(_))
+    ));
+    assert_eq!(pods.read(Component::Etcd).unwrap(), before);
+}
+
+/// An older binary's manifest keeps its image, and its comments.
+#[tokio::test]
+async fn a_restart_as_is_changes_the_annotation_only() {
+    let (_machine, pods) = Machine::with_state(&one_controller());
+    let old = String::from_utf8(pods.read(Component::Etcd).unwrap()).unwrap();
+    let old = old
+        .replace("etcd:3.7.3-0", "etcd:3.6.0-0  # the older")
+        .replace("kind: Pod\n", "kind: Pod\n\n");
+    write(&pods.path(Component::Etcd), &old);
+    pods.restart_as_is(Component::Etcd, LONG).await.unwrap();
+    let new = String::from_utf8(pods.read(Component::Etcd).unwrap()).unwrap();
+    let added: Vec<&str> = new
+        .lines()
+        .filter(|line| !old.lines().any(|other| other == *line))
+        .collect();
+    assert_eq!(added.len(), 2, "{added:?}");
+    assert!(
+        added[0].contains("annotations:") && added[1].contains(RESTARTED_AT),
+        "{added:?}"
+    );
+    assert!(old.lines().all(|line| new.lines().any(|other| other == line)));
+    let error = pods.restart_as_is(Component::KubeVip, LONG).await.unwrap_err();
+    assert!(matches!(error, Error::NoManifest { .. }), "{error:?}");
+}
+
+/// Killed after the manifest was taken away: the older manifest is not lost.
+#[tokio::test]
+async fn an_interrupted_restart_as_is_goes_on_with_the_same_manifest() {
+    let (machine, pods) = Machine::with_state(&one_controller());
+    let old = String::from_utf8(pods.read(Component::Etcd).unwrap())
+        .unwrap()
+        .replace("3.7.3-0", "3.6.0-0");
+    write(&pods.path(Component::Etcd), &old);
+    machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
+    let killed = tokio::time::timeout(Duration::from_millis(50), pods.restart_as_is(Component::Etcd, LONG)).await;
+    assert!(killed.is_err());
+    assert!(!pods.path(Component::Etcd).exists() && pods.pending(Component::Etcd).exists());
+    machine.end(100);
+    std::fs::remove_dir_all(machine.pod_cgroup(Cgroups::V2, STATIC)).unwrap();
+    pods.restart_as_is(Component::Etcd, LONG).await.unwrap();
+    assert!(
+        String::from_utf8(pods.read(Component::Etcd).unwrap())
+            .unwrap()
+            .contains("3.6.0-0")
+    );
+    assert!(!pods.pending(Component::Etcd).exists());
+    // From the state, the interruption is forgotten.
+    pods.start(Component::Etcd).unwrap();
+    assert!(
+        String::from_utf8(pods.read(Component::Etcd).unwrap())
+            .unwrap()
+            .contains("3.7.3-0")
+    );
+}
+
+#[test]
+fn the_annotation_is_changed_in_any_form_of_a_manifest() {
+    let bumped = |text: &str| manifest::bump(text, "now").unwrap();
+    let line = format!("{RESTARTED_AT}: \"now\"");
+    let cases = [
+        (
+            "kind: Pod\nmetadata:\n  name: x\n",
+            format!("kind: Pod\nmetadata:\n  annotations:\n    {line}\n  name: x\n"),
+        ),
+        (
+            "metadata:\n  annotations:\n    a: b # c\nspec: {}\n",
+            format!("metadata:\n  annotations:\n    {line}\n    a: b # c\nspec: {{}}\n"),
+        ),
+        (
+            "metadata:\n  annotations:\n    stratum.ciq.com/restarted-at: '1' # old\n    a: b\n",
+            format!("metadata:\n  annotations:\n    {line}\n    a: b\n"),
+        ),
+    ];
+    for (text, wanted) in cases {
+        assert_eq!(bumped(text), wanted);
+    }
+    // Forms no line of which can be changed: by meaning.
+    for text in [
+        "{\"metadata\": {\"name\": \"x\"}, \"spec\": {\"a\": \"yes\"}}",
+        "metadata: {name: x, annotations: {stratum.ciq.com/restarted-at: before}}\nspec: {a: \"yes\"}\n",
+        "metadata:\n    annotations:\n        stratum.ciq.com/restarted-at: before\n    name: x\nspec: {a: \"yes\"}\n",
+    ] {
+        let value: serde_json::Value = serde_saphyr::from_str(&bumped(text)).unwrap();
+        assert_eq!(value["metadata"]["annotations"][RESTARTED_AT], "now", "{text}");
+        assert_eq!(
+            (&value["metadata"]["name"], &value["spec"]["a"]),
+            (&"x".into(), &"yes".into())
+        );
+    }
+    assert!(manifest::bump("spec: {}\n", "now").unwrap_err().contains("metadata"));
+    assert!(manifest::bump("metadata: {annotations: 1}\n", "now").is_err());
+}
+
+#[tokio::test]
+async fn an_answer_counts_once_the_older_processes_are_gone() {
+    let (machine, pods) = Machine::with_state(&one_controller());
+    let mark = Mark::at(500);
+    pods.wait_replaced(Component::Etcd, mark, Duration::ZERO).await.unwrap();
+    machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 500);
+    machine.in_pod(Cgroups::V2, 101, "etcd", OTHER_STATIC, 501);
+    let error = pods.wait_replaced(Component::Etcd, mark, SHORT).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::NotReplaced { pids, .. } if *pids == [100]),
+        "{error:?}"
+    );
+    machine.end(100);
+    pods.wait_replaced(Component::Etcd, mark, Duration::ZERO).await.unwrap();
+}
+
+#[tokio::test]
+async fn active_is_whoever_answers_on_loopback() {
+    let (_machine, mut pods) = Machine::with_state(&with_vip());
+    for address in ["127.0.0.1:0", "[::1]:0"] {
+        let Ok(listener) = tokio::net::TcpListener::bind(address).await else {
+            // A machine without IPv6.
+            continue;
+        };
+        let port = listener.local_addr().unwrap().port();
+        pods.ports.insert(Component::Etcd, port);
+        assert!(pods.active(Component::Etcd).await, "{address}");
+        pods.wait_active(Component::Etcd, Duration::ZERO).await.unwrap();
+        drop(listener);
+        assert!(!pods.active(Component::Etcd).await);
+        let error = pods.wait_active(Component::Etcd, SHORT).await.unwrap_err();
+        assert!(error.to_string().contains(&port.to_string()), "{error}");
+    }
+    assert!(!pods.active(Component::KubeVip).await);
+    let error = pods.wait_active(Component::KubeVip, LONG).await.unwrap_err();
+    assert!(matches!(error, Error::NoListener { .. }), "{error:?}");
+}
