@@ -4,11 +4,14 @@
 //! A temporary file in the same directory (same file system, so that the rename is one step) gets its final mode before
 //! it holds a byte, is flushed, renamed over the target, and then the directory is flushed, for the rename lives there.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use zeroize::Zeroizing;
 
 /// Who may read a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,20 +97,96 @@ pub enum Error {
     },
 }
 
+/// What one of several files that belong together shall be.
+#[derive(Debug)]
+pub struct NewFile {
+    /// Where it goes. The folder has to exist.
+    pub path: PathBuf,
+    /// What it shall be.
+    pub content: Content,
+}
+
+/// The content of a file, or what a link leads to.
+pub enum Content {
+    /// A file of these bytes, which are cleared from memory afterwards.
+    Bytes(Zeroizing<Vec<u8>>, Access),
+    /// A symbolic link to this path.
+    Link(PathBuf),
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Bytes(bytes, access) => write!(formatter, "Bytes({} bytes, {access:?})", bytes.len()),
+            Self::Link(target) => write!(formatter, "Link({})", target.display()),
+        }
+    }
+}
+
+/// Replaces several files, in their order. Every byte is on the disk beside its place before the first file changes, so
+/// that a full disk or a folder that cannot be written leaves all of them as they were.
+///
+/// # Errors
+/// Names the path. After [`Error::Write`] no file has changed, unless the last step of all, a rename, failed.
+pub fn write_all(files: &[NewFile]) -> Result<(), Error> {
+    let mut staged: Vec<(PathBuf, &Path)> = Vec::new();
+    for NewFile { path, content } in files {
+        let Some(name) = path.file_name() else {
+            clean_up(&staged);
+            return Err(Error::NoFileName { path: path.clone() });
+        };
+        let temporary = folder_of(path).join(temporary_name(&name.to_string_lossy()));
+        staged.push((temporary.clone(), path));
+        let written = match content {
+            Content::Bytes(bytes, access) => write_temporary(&temporary, bytes, *access),
+            Content::Link(target) => std::os::unix::fs::symlink(target, &temporary),
+        };
+        if let Err(source) = written {
+            clean_up(&staged);
+            return Err(Error::Write {
+                path: path.clone(),
+                source,
+            });
+        }
+    }
+    for (temporary, path) in &staged {
+        if let Err(source) = fs::rename(temporary, path) {
+            clean_up(&staged);
+            let path = (*path).to_owned();
+            return Err(Error::Write { path, source });
+        }
+    }
+    let folders: BTreeMap<&Path, &Path> = staged.iter().map(|(_, path)| (folder_of(path), *path)).collect();
+    folders.into_values().try_for_each(flush_folder)
+}
+
+/// The write has failed already; a temporary file that cannot be removed either changes nothing for the caller.
+fn clean_up(staged: &[(PathBuf, &Path)]) {
+    for (temporary, _) in staged {
+        let _ = fs::remove_file(temporary);
+    }
+}
+
 /// Replaces the file at `path` by `bytes`, atomically and durably. The folder has to exist.
 ///
 /// # Errors
 /// Names the path. After [`Error::Write`] the old content is still in place.
 pub fn write(path: &Path, bytes: &[u8], access: Access) -> Result<(), Error> {
+    write_from(path, access, |file| file.write_all(bytes))
+}
+
+/// Like [`write()`], for content that is too long to be held in memory: `fill` writes it.
+///
+/// # Errors
+/// As [`write()`]; the source is what `fill` said, if it failed.
+pub fn write_from(path: &Path, access: Access, fill: impl FnOnce(&mut File) -> io::Result<()>) -> Result<(), Error> {
     let Some(name) = path.file_name() else {
         return Err(Error::NoFileName { path: path.to_owned() });
     };
-    let folder = folder_of(path);
-    let temporary = folder.join(temporary_name(&name.to_string_lossy()));
-    let written = write_temporary(&temporary, bytes, access).and_then(|()| fs::rename(&temporary, path));
+    let temporary = folder_of(path).join(temporary_name(&name.to_string_lossy()));
+    let written = fill_temporary(&temporary, access, fill).and_then(|()| fs::rename(&temporary, path));
     if let Err(source) = written {
-        // The write has failed already; a temporary file that cannot be removed either changes nothing for the caller.
-        let _ = fs::remove_file(&temporary);
+        clean_up(&[(temporary, path)]);
         let path = path.to_owned();
         return Err(Error::Write { path, source });
     }
@@ -179,6 +258,10 @@ fn temporary_name(name: &str) -> String {
 }
 
 fn write_temporary(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+    fill_temporary(path, access, |file| file.write_all(bytes))
+}
+
+fn fill_temporary(path: &Path, access: Access, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     // Left over only by a dead process that had our id: nobody else uses that name.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -187,7 +270,7 @@ fn write_temporary(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> 
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     // Not by `open`: the umask would take bits away.
     file.set_permissions(Permissions::from_mode(access.file_mode()))?;
-    file.write_all(bytes)?;
+    fill(&mut file)?;
     file.sync_all()
 }
 
@@ -200,130 +283,4 @@ fn flush_folder(path: &Path) -> Result<(), Error> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Whoever reads while it is written finds one whole content or the other, and never nothing.
-    #[test]
-    fn a_reader_never_finds_a_part() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        let content = |byte: u8| vec![byte; 100_000];
-        write(&path, &content(b'a'), Access::Public).unwrap();
-        let ended = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for byte in *b"bababababababababababababababa" {
-                    write(&path, &content(byte), Access::Public).unwrap();
-                }
-                ended.store(true, Ordering::Relaxed);
-            });
-            while !ended.load(Ordering::Relaxed) {
-                let read = fs::read(&path).unwrap();
-                assert!(read == content(b'a') || read == content(b'b'), "{} bytes", read.len());
-            }
-        });
-    }
-
-    fn mode(path: &Path) -> u32 {
-        fs::metadata(path).unwrap().permissions().mode() & 0o7777
-    }
-
-    #[test]
-    fn every_file_and_folder_gets_its_mode_and_no_other() {
-        let folder = tempfile::tempdir().unwrap();
-        let modes = [
-            (Access::Secret, 0o600, 0o700),
-            (Access::Public, 0o644, 0o755),
-            (Access::Executable, 0o755, 0o755),
-        ];
-        for (access, of_file, of_folder) in modes {
-            let path = folder.path().join(format!("{access:?}/below/file"));
-            let below = path.parent().unwrap();
-            create_folder(below, access).unwrap();
-            write(&path, b"x", access).unwrap();
-            assert_eq!((mode(&path), mode(below)), (of_file, of_folder), "{access:?}");
-            assert_eq!(mode(below.parent().unwrap()), of_folder, "{access:?}");
-            create_folder(below, Access::Public).unwrap();
-            assert_eq!(mode(below), of_folder, "a folder that exists keeps its mode");
-        }
-        let error = create_folder(&folder.path().join("Public/below/file/x"), Access::Public).unwrap_err();
-        assert!(matches!(error, Error::CreateFolder { .. }), "{error}");
-    }
-
-    /// The temporary file is hidden from readers of the folder, and never one that somebody else has put there.
-    #[test]
-    fn a_temporary_file_is_hidden_and_made_anew() {
-        let (one, two) = (temporary_name("a.yaml"), temporary_name("a.yaml"));
-        assert!(one.starts_with('.') && one.contains(&std::process::id().to_string()) && one != two);
-        let folder = tempfile::tempdir().unwrap();
-        let (target, path) = (folder.path().join("target"), folder.path().join(one));
-        write(&target, b"of another", Access::Public).unwrap();
-        std::os::unix::fs::symlink(&target, &path).unwrap();
-        write_temporary(&path, b"ours", Access::Secret).unwrap();
-        assert_eq!(fs::read(&target).unwrap(), b"of another");
-        assert_eq!(fs::read(&path).unwrap(), b"ours");
-        assert!(fs::symlink_metadata(&path).unwrap().is_file());
-        assert_eq!(mode(&path), 0o600);
-    }
-
-    #[test]
-    fn a_bare_name_is_in_the_current_folder() {
-        assert_eq!(folder_of(Path::new("file")), Path::new("."));
-        assert_eq!(folder_of(Path::new("a/file")), Path::new("a"));
-    }
-
-    #[test]
-    fn replaces_content_and_mode_and_leaves_nothing_behind() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("ca.key");
-        write(&path, b"old", Access::Public).unwrap();
-        let reader = File::open(&path).unwrap();
-        write(&path, b"new", Access::Secret).unwrap();
-        assert_eq!(fs::read(&path).unwrap(), b"new");
-        let read = io::read_to_string(reader).unwrap();
-        assert_eq!(read, "old", "who has the old file open keeps all of it");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn an_equal_file_is_not_touched() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        assert!(write_if_changed(&path, b"one", Access::Public).unwrap());
-        let before = fs::metadata(&path).unwrap();
-        assert!(!write_if_changed(&path, b"one", Access::Public).unwrap());
-        use std::os::unix::fs::MetadataExt;
-        assert_eq!(before.ino(), fs::metadata(&path).unwrap().ino());
-        assert!(write_if_changed(&path, b"two", Access::Public).unwrap());
-        assert_eq!(fs::read(&path).unwrap(), b"two");
-        // What cannot be compared is not overwritten.
-        let error = write_if_changed(folder.path(), b"one", Access::Public).unwrap_err();
-        assert!(matches!(error, Error::Compare { .. }), "{error}");
-    }
-
-    #[test]
-    fn a_failure_names_the_path_keeps_the_old_file_and_cleans_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("in-the-way");
-        fs::create_dir_all(target.join("child")).unwrap();
-        let error = write(&target, b"x", Access::Public).unwrap_err();
-        assert_eq!(error.to_string(), format!("cannot write {}", target.display()));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        assert!(matches!(
-            write(Path::new("/"), b"x", Access::Public),
-            Err(Error::NoFileName { .. })
-        ));
-    }
-
-    #[test]
-    fn removing_twice_is_fine() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
-        write(&path, b"x", Access::Public).unwrap();
-        assert!(remove(&path).unwrap());
-        assert!(!remove(&path).unwrap());
-        assert!(matches!(remove(folder.path()), Err(Error::Remove { .. })));
-    }
-}
+mod tests;

@@ -5,7 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
+use zeroize::Zeroizing;
 
 use super::atomic_file::{self, Access};
 
@@ -53,38 +55,67 @@ impl Kubeconfig {
     /// # Errors
     /// Names the path.
     pub fn write(&self, path: &Path) -> Result<bool, Error> {
-        let document = Document {
-            api_version: "v1",
-            kind: "Config",
-            clusters: [Named {
-                name: CLUSTER,
-                cluster: ClusterEntry {
-                    server: &self.server,
-                    certificate_authority: text(&self.certificate_authority)?,
-                },
-            }],
-            users: [NamedUser {
-                name: &self.user,
-                user: UserEntry {
-                    client_certificate: text(&self.client_certificate)?,
-                    client_key: text(&self.client_key)?,
-                },
-            }],
-            contexts: [NamedContext {
-                name: &self.user,
-                context: ContextEntry {
-                    cluster: CLUSTER,
-                    user: &self.user,
-                },
-            }],
-            current_context: &self.user,
+        let user = UserEntry {
+            client_certificate: text(&self.client_certificate)?,
+            client_key: text(&self.client_key)?,
         };
-        let yaml = serde_saphyr::to_string(&document).map_err(|error| Error::Yaml {
-            path: path.to_owned(),
-            source: Box::new(error),
-        })?;
-        Ok(atomic_file::write_if_changed(path, yaml.as_bytes(), Access::Secret)?)
+        write(path, &self.server, &self.certificate_authority, &self.user, user)
     }
+}
+
+/// The same for a user with a bootstrap token: what a machine has before it has a certificate.
+#[derive(Clone, Debug)]
+pub struct TokenKubeconfig {
+    /// `https://HOST:PORT`
+    pub server: String,
+    /// The user's name inside the file.
+    pub user: String,
+    /// PEM file with the certificates to trust.
+    pub certificate_authority: PathBuf,
+    /// The token.
+    pub token: SecretString,
+}
+
+impl TokenKubeconfig {
+    /// Writes the file, mode 0600, unless it already says the same.
+    ///
+    /// # Errors
+    /// Names the path.
+    pub fn write(&self, path: &Path) -> Result<bool, Error> {
+        let user = TokenEntry {
+            token: self.token.expose_secret(),
+        };
+        write(path, &self.server, &self.certificate_authority, &self.user, user)
+    }
+}
+
+fn write<U: Serialize>(path: &Path, server: &str, authority: &Path, name: &str, user: U) -> Result<bool, Error> {
+    let document = Document {
+        api_version: "v1",
+        kind: "Config",
+        clusters: [Named {
+            name: CLUSTER,
+            cluster: ClusterEntry {
+                server,
+                certificate_authority: text(authority)?,
+            },
+        }],
+        users: [NamedUser { name, user }],
+        contexts: [NamedContext {
+            name,
+            context: ContextEntry {
+                cluster: CLUSTER,
+                user: name,
+            },
+        }],
+        current_context: name,
+    };
+    let yaml = serde_saphyr::to_string(&document).map_err(|error| Error::Yaml {
+        path: path.to_owned(),
+        source: Box::new(error),
+    })?;
+    let yaml = Zeroizing::new(yaml);
+    Ok(atomic_file::write_if_changed(path, yaml.as_bytes(), Access::Secret)?)
 }
 
 const CLUSTER: &str = "stratum";
@@ -98,11 +129,11 @@ fn text(path: &Path) -> Result<&str, Error> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a> {
+struct Document<'a, U> {
     api_version: &'a str,
     kind: &'a str,
     clusters: [Named<'a>; 1],
-    users: [NamedUser<'a>; 1],
+    users: [NamedUser<'a, U>; 1],
     contexts: [NamedContext<'a>; 1],
     #[serde(rename = "current-context")]
     current_context: &'a str,
@@ -122,9 +153,14 @@ struct ClusterEntry<'a> {
 }
 
 #[derive(Serialize)]
-struct NamedUser<'a> {
+struct NamedUser<'a, U> {
     name: &'a str,
-    user: UserEntry<'a>,
+    user: U,
+}
+
+#[derive(Serialize)]
+struct TokenEntry<'a> {
+    token: &'a str,
 }
 
 #[derive(Serialize)]

@@ -182,6 +182,24 @@ impl Layout {
         self.root.join("var/lib/kubelet")
     }
 
+    /// `/var/lib/kubelet/pki`: where the kubelet keeps the certificates it renews itself.
+    #[must_use]
+    pub fn kubelet_pki(&self) -> PathBuf {
+        self.kubelet_root().join("pki")
+    }
+
+    /// `/var/lib/kubelet/pki/kubelet-client-current.pem`: the kubelet's client certificate and key, a link to the latest.
+    #[must_use]
+    pub fn kubelet_client(&self) -> PathBuf {
+        self.kubelet_pki().join("kubelet-client-current.pem")
+    }
+
+    /// `/var/lib/stratum/kubeconfig/bootstrap-kubelet.conf`: the token a joining kubelet asks for its certificate with.
+    #[must_use]
+    pub fn bootstrap_kubeconfig(&self) -> PathBuf {
+        self.state().join("kubeconfig/bootstrap-kubelet.conf")
+    }
+
     /// `/var/lib/stratum/coredns`: what CoreDNS pods of this node mount.
     #[must_use]
     pub fn coredns(&self) -> PathBuf {
@@ -222,6 +240,9 @@ mod tests {
                 layout.containerd_socket(),
                 layout.kubelet_config(),
                 layout.kubelet_root(),
+                layout.kubelet_pki(),
+                layout.kubelet_client(),
+                layout.bootstrap_kubeconfig(),
                 layout.coredns(),
                 layout.control_socket(),
                 layout.up_lock(),
@@ -249,6 +270,9 @@ mod tests {
             "run/stratum/containerd/containerd.sock",
             "var/lib/stratum/kubelet/kubelet.conf",
             "var/lib/kubelet",
+            "var/lib/kubelet/pki",
+            "var/lib/kubelet/pki/kubelet-client-current.pem",
+            "var/lib/stratum/kubeconfig/bootstrap-kubelet.conf",
             "var/lib/stratum/coredns",
             "run/stratum/up.sock",
             "run/stratum/up.lock",

@@ -6,8 +6,8 @@
 
 use jiff::{SignedDuration, Timestamp};
 use rcgen::{
-    CertificateParams, DistinguishedName, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyUsagePurpose, SanType,
-    SerialNumber,
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyUsagePurpose,
+    SanType, SerialNumber,
 };
 
 use super::authority::Authority;
@@ -158,8 +158,9 @@ fn params(
     now: Timestamp,
 ) -> Result<CertificateParams, Error> {
     let mut params = CertificateParams::default();
-    // Put in as bytes later.
+    // Put in as bytes later. Were it empty here, the alternative names would be marked critical (RFC 5280, section 4.2.1.6).
     params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, "subject");
     params.not_before = date(now - BACKDATE);
     params.not_after = date((now + request.lifetime).min(signer.certificate().details().not_after));
     params.serial_number = Some(SerialNumber::from_slice(serial.bytes()));

@@ -22,11 +22,11 @@ use super::kubeconfig::{self, Kubeconfig};
 use super::layout::{Identity, Layout};
 use super::lock::{Attempt, Holder, Lock};
 use super::{clock, https, lock, ready};
-use crate::pki::key::{KeyKind, SecretPem};
+use crate::pki::key::KeyKind;
 use material::Material;
 use ports::Ports;
 
-pub use material::Error as MaterialError;
+pub use super::pki_folder::{Credential, Error as MaterialError};
 pub use ports::Error as PortError;
 
 /// Who has a kubeconfig: there are no other components.
@@ -132,15 +132,6 @@ pub enum Error {
         #[source]
         source: Box<ready::Error>,
     },
-}
-
-/// A client certificate that is only in memory.
-#[derive(Clone, Debug)]
-pub struct Credential {
-    /// The certificate, PEM.
-    pub certificate: String,
-    /// Its key.
-    pub key: SecretPem,
 }
 
 /// A running control plane. Dropping it kills both processes.
