@@ -10,6 +10,7 @@ mod manifests;
 mod node;
 mod operator;
 pub mod printer;
+mod registry;
 pub mod report;
 
 use std::process::ExitCode;
@@ -50,6 +51,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Operator(arguments) => operator::run(*arguments).await,
         Command::Manifests(arguments) => manifests::run(arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
+        Command::Registry(arguments) => registry::run(arguments).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "stratum", &mut text);
@@ -76,6 +78,8 @@ enum Command {
     Manifests(manifests::Arguments),
     /// Look after what the cluster remembers of nodes
     Node(node::Arguments),
+    /// Look after the mirrors of container registries on this node
+    Registry(registry::Arguments),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -24,6 +24,7 @@ pub mod node_state;
 pub mod pki_folder;
 pub mod preflight;
 pub mod ready;
+pub mod runtime;
 pub mod static_pods;
 pub mod supervisor;
 pub mod watch_folder;
