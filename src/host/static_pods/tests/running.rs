@@ -48,9 +48,12 @@ async fn a_stop_waits_for_the_process_and_for_the_pods_cgroup() {
     for cgroups in [Cgroups::V1, Cgroups::V2] {
         let (machine, pods) = Machine::with_state(&one_controller());
         machine.in_pod(cgroups, 100, "etcd", STATIC, 1);
-        let (stopped, ()) = tokio::join!(pods.stop(Component::Etcd, LONG), machine.act_as_kubelet(&pods, cgroups));
-        stopped.unwrap();
-        assert!(!machine.pod_cgroup(cgroups, STATIC).exists());
+        let stop = async {
+            pods.stop(Component::Etcd, LONG).await.unwrap();
+            assert!(!machine.proc().join("100").exists(), "before the process has ended");
+            assert!(!machine.pod_cgroup(cgroups, STATIC).exists(), "before the pod is done");
+        };
+        tokio::join!(stop, machine.act_as_kubelet(&pods, cgroups));
         assert!(!pods.path(Component::Etcd).exists());
         // Again: there is nothing to wait for.
         pods.stop(Component::Etcd, Duration::ZERO).await.unwrap();
@@ -90,6 +93,7 @@ async fn a_stop_that_takes_too_long_says_who_is_left() {
 #[tokio::test]
 async fn a_pod_that_was_not_seen_yet_is_waited_for() {
     let (machine, pods) = Machine::with_state(&one_controller());
+    let ended = std::cell::Cell::new(false);
     let late = async {
         let _ = tokio::time::timeout(Duration::from_millis(20), std::future::pending::<()>()).await;
         machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
@@ -98,10 +102,13 @@ async fn a_pod_that_was_not_seen_yet_is_waited_for() {
         }
         machine.end(100);
         std::fs::remove_dir_all(machine.pod_cgroup(Cgroups::V2, STATIC)).unwrap();
+        ended.set(true);
     };
-    let (stopped, ()) = tokio::join!(pods.stop(Component::Etcd, LONG), late);
-    stopped.unwrap();
-    assert!(!pods.running(Component::Etcd).unwrap(), "it had not even been started");
+    let stop = async {
+        pods.stop(Component::Etcd, LONG).await.unwrap();
+        assert!(ended.get(), "it had not even been started");
+    };
+    tokio::join!(stop, late);
 }
 
 #[tokio::test]
