@@ -27,4 +27,5 @@ pub mod ready;
 pub mod runtime;
 pub mod static_pods;
 pub mod supervisor;
+pub mod teardown;
 pub mod watch_folder;

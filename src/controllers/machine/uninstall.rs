@@ -1,0 +1,360 @@
+//! `stratum uninstall`: this machine stops being a node.
+//!
+//! Looked at first, so that everything is refused before anything is changed; then the services stop (pods run on, and with
+//! them a controller's own API server), the cluster is told, and the machine is cleaned. Each step is found done by the next
+//! try, wherever this one ends.
+
+pub mod departure;
+mod leave;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use kube::Client;
+use serde::Serialize;
+
+use crate::controllers::concern::chain;
+use crate::controllers::connection::{self, ClientSettings};
+use crate::controllers::nodes;
+use crate::host::etcd::members::{Leaving, Members};
+use crate::host::etcd::{CLIENT_PORT, Etcd};
+use crate::host::layout::{Identity, Layout};
+use crate::host::lock::Lock;
+use crate::host::node_state::{self, NodeState, Role};
+use crate::host::teardown::{self, Report, Stopped, Teardown};
+use departure::{Departure, Observed, Obstacle, Standing};
+
+/// How long the API server may take for an answer.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The machine's half.
+    pub teardown: Teardown,
+    /// Whether it goes on although the cluster cannot be told.
+    pub offline: bool,
+}
+
+/// What would be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Plan {
+    /// How the node leaves its cluster.
+    pub cluster: Departure,
+    /// What goes from the machine.
+    pub machine: teardown::Plan,
+}
+
+impl Plan {
+    /// Whether nothing of a node is here.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.cluster == Departure::NoNode && self.machine.is_empty()
+    }
+
+    /// What is in the way.
+    #[must_use]
+    pub fn obstacle(&self) -> Option<&Obstacle> {
+        match &self.cluster {
+            Departure::Refused { obstacle } => Some(obstacle),
+            Departure::NoNode
+            | Departure::Left { .. }
+            | Departure::Worker { .. }
+            | Departure::Controller { .. }
+            | Departure::Last { .. }
+            | Departure::Offline { .. } => None,
+        }
+    }
+}
+
+/// Why it did not come to its end, and how the machine is then.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nothing was changed.
+    #[error("this machine cannot be looked at; nothing was changed")]
+    Look(#[source] teardown::Error),
+    /// Nothing was changed.
+    #[error("{0}; nothing was changed")]
+    Refused(Obstacle),
+    /// The node may still run.
+    #[error("the services were not stopped; the cluster was not told, and nothing was removed")]
+    Stop(#[source] teardown::Error),
+    /// The services are stopped, or were started again.
+    #[error("the cluster was not told, and nothing was removed; {}", if *.running { "the services were started again" } else { "the services are stopped: start them again (stratum up), or go on with --offline" })]
+    Leave {
+        /// Whether the services were started again.
+        running: bool,
+        /// Why.
+        #[source]
+        source: leave::Error,
+    },
+    /// The Node is gone, the member is not.
+    #[error(
+        "the Node of this machine is deleted, and its member of etcd is not removed: run this again; the services are stopped, and no file was removed"
+    )]
+    Half(#[source] leave::Error),
+    /// It is not known any more that the cluster let it go.
+    #[error("the cluster has let this node go, which cannot be written down; run this again")]
+    Remember(#[source] crate::host::atomic_file::Error),
+    /// The node has left, and the machine is not clean.
+    #[error("the node has left its cluster and is stopped, but not everything of it is removed: run this again")]
+    Clean(#[source] teardown::Error),
+}
+
+impl Error {
+    /// Whether nothing was changed.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Look(_) | Self::Refused(_) => true,
+            Self::Stop(_) | Self::Leave { .. } | Self::Half(_) | Self::Remember(_) | Self::Clean(_) => false,
+        }
+    }
+}
+
+/// Looks at the machine and asks the cluster. Changes nothing.
+///
+/// # Errors
+/// When the machine cannot be looked at. What the cluster does not answer is part of the plan.
+pub async fn plan(settings: &Settings) -> Result<Plan, Error> {
+    let machine = settings.teardown.plan().map_err(Error::Look)?;
+    let cluster = look(settings).await.1;
+    Ok(Plan { cluster, machine })
+}
+
+/// What is known of this node, and how it leaves.
+async fn look(settings: &Settings) -> (Option<NodeState>, Departure) {
+    let layout = &settings.teardown.layout;
+    let state = match node_state::load(&layout.node_state()) {
+        Ok(state) => state,
+        Err(node_state::Error::Missing { .. }) => return (None, Departure::NoNode),
+        Err(_) if settings.offline => return (None, Departure::NoNode),
+        Err(error) => {
+            let obstacle = Obstacle::Unreadable { reason: chain(&error) };
+            return (None, Departure::Refused { obstacle });
+        }
+    };
+    let (standing, member) = match state.role {
+        Role::Worker => (standing(layout, &state).await, Ok(Leaving::Gone)),
+        Role::Controller => tokio::join!(standing(layout, &state), member(layout, &state)),
+    };
+    let observed = Observed {
+        node: Some((state.node_name.clone(), state.role)),
+        let_go: settings.teardown.was_let_go(),
+        standing,
+        member,
+        offline: settings.offline,
+    };
+    (Some(state), departure::decide(observed))
+}
+
+/// The credential a node tells the cluster with: a worker's is its kubelet's, for nobody else may mark its Node.
+async fn client(layout: &Layout, role: Role) -> Result<Client, String> {
+    let identity = match role {
+        Role::Worker => Identity::Kubelet,
+        Role::Controller => Identity::Admin,
+    };
+    let mut settings = ClientSettings::new(layout.kubeconfig(identity), "uninstall");
+    settings.request_limit = ANSWER;
+    connection::client(&settings, None).await.map_err(|error| chain(&error))
+}
+
+async fn standing(layout: &Layout, state: &NodeState) -> Result<Standing, String> {
+    let client = client(layout, state.role).await?;
+    let machine = leave::machine_id(layout).map_err(|error| chain(&error))?;
+    let found = nodes::look(&client, &state.node_name)
+        .await
+        .map_err(|error| chain(&error))?;
+    Ok(match found {
+        None => Standing::Absent,
+        Some(node) if node.facts.machine_id.as_deref() == Some(machine.as_str()) => Standing::Own,
+        Some(node) => Standing::OtherMachine(node.facts.machine_id.as_deref().map(str::to_owned)),
+    })
+}
+
+/// What is to be done about this controller's member of etcd.
+async fn member(layout: &Layout, state: &NodeState) -> Result<Leaving, String> {
+    let servers = servers(state);
+    let members = etcd(layout, servers)?.members().await.map_err(|error| chain(&error))?;
+    let well = well(layout, &members).await;
+    Ok(members.leaving(state.address(), |member| {
+        addresses(&member.peer_urls).any(|address| well.contains(&address))
+    }))
+}
+
+/// Where members of etcd were when this node was installed. Its own may be down, and the others' list is as good.
+fn servers(state: &NodeState) -> Vec<IpAddr> {
+    let told = state
+        .etcd
+        .iter()
+        .flat_map(|etcd| etcd.initial_cluster.iter().map(|member| member.address));
+    let others = told.filter(|server| *server != state.address());
+    [state.address()].into_iter().chain(others).collect()
+}
+
+fn etcd(layout: &Layout, servers: Vec<IpAddr>) -> Result<Etcd, String> {
+    let servers = servers
+        .into_iter()
+        .map(|server| SocketAddr::from((server, CLIENT_PORT)))
+        .collect();
+    Etcd::new(layout, servers).map_err(|error| chain(&error))
+}
+
+/// The members that answer with what a quorum agrees on.
+async fn well(layout: &Layout, members: &Members) -> BTreeSet<IpAddr> {
+    let all = members.0.iter().flat_map(|member| addresses(&member.peer_urls));
+    let asked = all.map(|address| async move {
+        let answered = etcd(layout, vec![address]).ok()?.members().await;
+        answered.is_ok().then_some(address)
+    });
+    futures::future::join_all(asked).await.into_iter().flatten().collect()
+}
+
+/// The addresses in peer URLs.
+fn addresses(urls: &[String]) -> impl Iterator<Item = IpAddr> + '_ {
+    let address = |url: &String| url.split_once("://")?.1.parse::<SocketAddr>().ok();
+    urls.iter().filter_map(address).map(|address| address.ip())
+}
+
+/// Takes this machine off its cluster, and everything of the node off the machine. `lock` is the node's. Tells `progress` a
+/// line for each step. What was done is told, also beside an error.
+pub async fn run(settings: &Settings, lock: Lock, progress: &mut dyn Write) -> (Report, Result<(), Error>) {
+    let mut report = Report::default();
+    let done = steps(settings, lock, progress, &mut report).await;
+    (report, done)
+}
+
+async fn steps(settings: &Settings, lock: Lock, progress: &mut dyn Write, report: &mut Report) -> Result<(), Error> {
+    let teardown = &settings.teardown;
+    let (state, departure) = look(settings).await;
+    if let Departure::Refused { obstacle } = departure {
+        return Err(Error::Refused(obstacle));
+    }
+    teardown.plan().map_err(Error::Look)?;
+    tell(progress, "stopping the services");
+    let stopped = teardown.stop(report).await.map_err(Error::Stop)?;
+    tell(progress, "leaving the cluster");
+    let words = match (&state, &departure) {
+        (Some(state), departure) => leave(settings, state, departure, report).await,
+        (None, _) => Ok(None),
+    };
+    let (lock, stopped, words) = match words {
+        Ok(words) => (lock, stopped, words),
+        Err(error) => return Err(give_up(teardown, error, lock, stopped).await),
+    };
+    if let Some(words) = words {
+        tell(progress, &words);
+        teardown.let_go(&words).map_err(Error::Remember)?;
+    }
+    tell(
+        progress,
+        "ending pods, and removing what they and the node have on this machine",
+    );
+    let cleaned = teardown.clean(&stopped, report).await.map_err(Error::Clean);
+    drop(lock);
+    cleaned
+}
+
+/// Tells the cluster; what was done, in words.
+async fn leave(
+    settings: &Settings,
+    state: &NodeState,
+    departure: &Departure,
+    report: &mut Report,
+) -> Result<Option<String>, leave::Error> {
+    let layout = &settings.teardown.layout;
+    match departure {
+        Departure::NoNode | Departure::Refused { .. } => Ok(None),
+        Departure::Left { words, .. } => Ok(Some(words.clone())),
+        Departure::Worker { node, mark } if !mark => Ok(Some(format!("there is no Node {node} of this machine"))),
+        Departure::Worker { node, .. } => match client(layout, state.role).await {
+            Ok(client) => leave::mark(&client, layout, node).await.map(Some),
+            Err(reason) => Err(leave::Error::Client(reason)),
+        },
+        Departure::Last { node } => Ok(Some(format!(
+            "{node} was the last controller: there is no cluster to tell"
+        ))),
+        Departure::Offline { node, role, reason } => {
+            report.left(
+                format!("Node {node}"),
+                format!("the cluster was not told ({reason}): kubectl delete node {node}"),
+            );
+            if *role == Role::Controller {
+                report.left(
+                    format!("the etcd member of {node}"),
+                    "the other members were not told: etcdctl member remove",
+                );
+            }
+            Ok(Some("went on without telling the cluster".to_owned()))
+        }
+        Departure::Controller {
+            node,
+            delete,
+            member,
+            undone,
+        } => {
+            if let Some(reason) = undone {
+                report.left(
+                    format!("Node {node}, if there is one"),
+                    format!("its API server does not answer ({reason}): kubectl delete node {node}"),
+                );
+            }
+            if *delete {
+                let client = client(layout, state.role).await.map_err(leave::Error::Client)?;
+                leave::delete(&client, layout, node).await?;
+            }
+            if member.is_some() {
+                remove_member(layout, state).await?;
+            }
+            Ok(Some(format!("{node} is no node and no member of etcd any more")))
+        }
+    }
+}
+
+/// Removes this controller's member, through the others. Decided again: some time has passed.
+async fn remove_member(layout: &Layout, state: &NodeState) -> Result<(), leave::Error> {
+    let members = etcd(layout, servers(state))
+        .map_err(leave::Error::Client)?
+        .members()
+        .await
+        .map_err(leave::Error::Etcd)?;
+    let well = well(layout, &members).await;
+    let is_well = |member: &crate::host::etcd::members::Member| {
+        addresses(&member.peer_urls).any(|address| well.contains(&address))
+    };
+    match members.leaving(state.address(), is_well) {
+        Leaving::Gone | Leaving::Last => Ok(()),
+        Leaving::NoQuorum { healthy, needed } => Err(leave::Error::NoQuorum { healthy, needed }),
+        Leaving::Remove(id) => {
+            let others = members.0.iter().filter(|member| member.id != id && !member.is_learner);
+            let servers = others.flat_map(|member| addresses(&member.peer_urls)).collect();
+            let others = etcd(layout, servers).map_err(leave::Error::Client)?;
+            others.remove(&id).await.map_err(leave::Error::Etcd)
+        }
+    }
+}
+
+/// How the machine is after the cluster could not be told: a worker runs again, if a unit can do that.
+async fn give_up(teardown: &Teardown, error: leave::Error, lock: Lock, stopped: Stopped) -> Error {
+    if error.is_half() {
+        return Error::Half(error);
+    }
+    drop(stopped);
+    drop(lock);
+    let running = match teardown.start().await {
+        Ok(running) => running,
+        Err(refused) => {
+            tracing::warn!("the services were not started again: {}", chain(&refused));
+            false
+        }
+    };
+    Error::Leave { running, source: error }
+}
+
+fn tell(progress: &mut dyn Write, line: &str) {
+    // A reader that went away loses the line.
+    let _ = writeln!(progress, "{line}");
+}
