@@ -19,7 +19,7 @@ const LAYERS: [(&str, &[&str]); 5] = [
 ];
 
 /// What every concern may use of `reconcilers`: values, no decisions.
-const SHARED_BY_CONCERNS: [&str; 3] = ["host_name", "node", "object"];
+const SHARED_BY_CONCERNS: [&str; 4] = ["bootstrap_token", "host_name", "node", "object"];
 
 const LONGEST_FILE: usize = 400;
 

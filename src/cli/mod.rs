@@ -4,14 +4,17 @@
 mod administrator;
 mod child_of;
 mod config;
+mod controller;
 mod dev;
 pub mod exit;
+mod kubeconfig;
 mod manifests;
 mod node;
 mod operator;
 pub mod printer;
 mod registry;
 pub mod report;
+mod token;
 
 use std::process::ExitCode;
 
@@ -52,6 +55,8 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Manifests(arguments) => manifests::run(arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
         Command::Registry(arguments) => registry::run(arguments).await,
+        Command::Token(arguments) => token::run(arguments).await,
+        Command::Kubeconfig(arguments) => kubeconfig::run(arguments),
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "stratum", &mut text);
@@ -80,6 +85,10 @@ enum Command {
     Node(node::Arguments),
     /// Look after the mirrors of container registries on this node
     Registry(registry::Arguments),
+    /// Make, show and delete the tokens that machines join with
+    Token(token::Arguments),
+    /// Give somebody a credential of his own
+    Kubeconfig(kubeconfig::Arguments),
     /// Print a completion script for a shell
     Completions {
         /// The shell

@@ -11,7 +11,11 @@ use serde_json::{Value, json};
 
 use super::cluster::{self, CONTROL_PLANE_LABEL, CallError, definitions};
 use super::hands;
+use super::joining::publishing::{PublishError, publish_cluster_info};
+use super::operator::SYSTEM_NAMESPACE;
 use crate::host::clock;
+use crate::pki::certificate::{self, Certificate};
+use crate::reconcilers::joining::cluster_info::NAMESPACE;
 use crate::reconcilers::manifests::resolve::{Resolved, resolve};
 use crate::reconcilers::manifests::source::{self, SentinelValues, SourceError};
 
@@ -55,18 +59,21 @@ pub enum Error {
     /// The API server refused or did not answer.
     #[error("cannot prepare the cluster for the operator")]
     Call(#[source] CallError),
+    /// The bundle that was to be published is none.
+    #[error("the cluster's CA bundle cannot be published")]
+    Bundle(#[source] certificate::Error),
+    /// Whoever joins cannot find the cluster.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
 }
 
-/// Applies the bindings, the Node and `kube-public/cluster-info`.
+/// Applies the bindings and the Node, and publishes `kube-public/cluster-info`.
 ///
 /// # Errors
 /// When the API server refuses or does not answer.
 pub async fn prepare(client: &Client, facts: &Facts) -> Result<(), Error> {
     let bundled = FILES.map(|(file, text)| (file, text.to_owned()));
-    let mut made = vec![
-        ("kube-public", namespace("kube-public")),
-        ("cluster-info", cluster_info(facts)),
-    ];
+    let mut made = vec![("kube-public", namespace(NAMESPACE))];
     made.extend(facts.node.as_deref().map(|name| ("node", node(name))));
     let mut declared = Vec::new();
     for (file, text) in bundled
@@ -87,6 +94,8 @@ pub async fn prepare(client: &Client, facts: &Facts) -> Result<(), Error> {
             definitions::until_established(client, &path, clock::monotonic() + ESTABLISHED_WITHIN).await;
         }
     }
+    let bundle = Certificate::bundle_from_pem(facts.certificate_authority.as_bytes()).map_err(Error::Bundle)?;
+    publish_cluster_info(client, SYSTEM_NAMESPACE, &facts.server, &bundle).await?;
     Ok(())
 }
 
@@ -97,16 +106,6 @@ fn node(name: &str) -> Value {
 
 fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-}
-
-/// As kubeadm publishes it: a kubeconfig without a user.
-fn cluster_info(facts: &Facts) -> Value {
-    let kubeconfig = json!({
-        "apiVersion": "v1", "kind": "Config", "contexts": [], "users": [], "preferences": {}, "current-context": "",
-        "clusters": [{"name": "", "cluster": {"server": facts.server, "certificate-authority-data": base64(facts.certificate_authority.as_bytes())}}],
-    });
-    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "cluster-info", "namespace": "kube-public"},
-        "data": {"kubeconfig": kubeconfig.to_string()}})
 }
 
 /// Bytes as a kubeconfig's `*-data` fields hold them.

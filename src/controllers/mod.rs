@@ -21,6 +21,7 @@ pub mod health;
 pub mod identities;
 pub mod in_term;
 pub mod inventory;
+pub mod joining;
 pub mod leader;
 pub mod light;
 pub mod manifests;

@@ -3,14 +3,17 @@
 //! Nothing here reads a clock, a file or the network, and nothing internal is imported. Keys and serial numbers are made
 //! in one leaf file, [`key`]; an [`authority`] signs what a [`leaf`] request asks for; a [`certificate`] is the parsed
 //! view of what came out, or of what was found; a [`signing_request`] is what somebody else asks for. What has to pass
-//! through other hands is [`seal`]ed first.
+//! through other hands is [`seal`]ed first; a [`pin`] is how a machine that knows nothing yet tells the right authority, and
+//! a [`jws`] how it tells who published it.
 
 pub mod authority;
 pub mod certificate;
 mod der;
+pub mod jws;
 pub mod key;
 pub mod leaf;
 pub mod name;
+pub mod pin;
 pub mod seal;
 pub mod signing_request;
 

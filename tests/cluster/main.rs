@@ -14,6 +14,7 @@ mod departed;
 mod etcd_members;
 mod grants;
 mod inventory;
+mod joining;
 mod leader;
 mod manifests;
 mod plane;
