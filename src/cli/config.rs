@@ -1,9 +1,16 @@
-//! `/etc/stratum/config.yaml`: one section for each command, unknown keys refused with their line.
+//! `/etc/stratum/config.yaml`: a section for the operator, and what is passed through to the parts of a node. Unknown keys
+//! of ours are refused with their line.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::controllers::machine::node::Config;
+use crate::host::runtime;
+use crate::host::static_pods::{Argument, Component};
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +31,12 @@ pub(crate) enum ConfigError {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ConfigFile {
     pub(crate) operator: OperatorSection,
+    /// Fields of a `KubeletConfiguration`.
+    kubelet: Map<String, Value>,
+    /// Keys of containerd's `config.toml`.
+    containerd: Map<String, Value>,
+    /// More arguments of static pods, by component.
+    components: BTreeMap<Component, Vec<Argument>>,
 }
 
 /// Section `operator`. What is not set is left to flags, environment and defaults.
@@ -68,6 +81,20 @@ pub(crate) struct PruneSection {
 }
 
 impl ConfigFile {
+    /// What is passed through to the parts of a node.
+    pub(crate) fn node(self) -> Config {
+        let Self {
+            operator: _,
+            kubelet,
+            containerd,
+            components,
+        } = self;
+        Config {
+            runtime: runtime::Settings { kubelet, containerd },
+            arguments: components,
+        }
+    }
+
     /// Reads the file at `path`. One that is not there counts as empty, unless somebody `named` it.
     pub(crate) fn load(path: &Path, named: bool) -> Result<Self, ConfigError> {
         match std::fs::read_to_string(path) {
@@ -143,6 +170,18 @@ mod tests {
     }
 
     #[test]
+    fn what_is_passed_through_is_kept_as_it_is() {
+        let text = "kubelet: {maxPods: 20, evictionHard: {memory.available: 5%}}\n\
+                    containerd: {oom_score: 0}\n\
+                    components:\n  kube-apiserver: [{name: v, value: '4'}]\n";
+        let Config { runtime, arguments } = parse(text).unwrap().node();
+        assert_eq!(runtime.kubelet["maxPods"], 20);
+        assert_eq!(runtime.kubelet["evictionHard"]["memory.available"], "5%");
+        assert_eq!(runtime.containerd["oom_score"], 0);
+        assert_eq!(arguments[&Component::KubeApiserver][0].value, "4");
+    }
+
+    #[test]
     fn an_empty_file_is_no_file() {
         for text in ["", "\n# nothing\n", "operator: {}\n"] {
             assert_eq!(parse(text).unwrap(), ConfigFile::default(), "{text:?}");
@@ -155,6 +194,8 @@ mod tests {
             ("operator:\n  nodeName: a\n  colour: red\n", "line 3", "colour"),
             ("operator:\n  prune:\n    maxshare: 1\n", "line 3", "maxshare"),
             ("operatr: {}\n", "line 1", "operatr"),
+            ("components: {kube-proxy: []}\n", "line 1", "kube-proxy"),
+            ("kubelet: 1\n", "line 1", ""),
             ("operator:\n  nodeName: a\n  nodeName: b\n", "line 3", "nodeName"),
             ("operator:\n  listen: 9440\n", "line 2", ""),
         ] {

@@ -7,15 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kube::Client;
-use kube::config::{
-    AuthInfo, Cluster, Context as KubeContext, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
-};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 use super::{printer, report};
 use crate::controllers::admin::AdminSettings;
-use crate::controllers::bootstrap::{self, Facts, base64};
+use crate::controllers::bootstrap::{self, Facts};
 use crate::controllers::concern;
 use crate::controllers::concerns;
 use crate::controllers::connection::{self, ClientSettings};
@@ -165,39 +162,7 @@ async fn operate(plane: &mut DevPlane) -> anyhow::Result<Exit> {
 async fn prepare(plane: &DevPlane) -> anyhow::Result<()> {
     let credential = plane.bootstrap_credential(clock::now())?;
     let authority = plane.authority();
-    let kubeconfig = Kubeconfig {
-        clusters: vec![NamedCluster {
-            name: "dev".to_owned(),
-            cluster: Some(Cluster {
-                server: Some(plane.server()),
-                certificate_authority_data: Some(base64(authority.as_bytes())),
-                ..Cluster::default()
-            }),
-            ..NamedCluster::default()
-        }],
-        auth_infos: vec![NamedAuthInfo {
-            name: "bootstrap".to_owned(),
-            auth_info: Some(AuthInfo {
-                client_certificate_data: Some(base64(credential.certificate.as_bytes())),
-                client_key_data: Some(base64(credential.key.expose().as_bytes()).into()),
-                ..AuthInfo::default()
-            }),
-            ..NamedAuthInfo::default()
-        }],
-        contexts: vec![NamedContext {
-            name: "dev".to_owned(),
-            context: Some(KubeContext {
-                cluster: "dev".to_owned(),
-                user: Some("bootstrap".to_owned()),
-                ..KubeContext::default()
-            }),
-            ..NamedContext::default()
-        }],
-        current_context: Some("dev".to_owned()),
-        ..Kubeconfig::default()
-    };
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
-    let client = Client::try_from(config)?;
+    let client = bootstrap::client(&plane.server(), &authority, &credential).await?;
     let facts = Facts {
         node: Some(NODE.to_owned()),
         server: plane.server(),

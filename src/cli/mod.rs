@@ -8,12 +8,16 @@ mod controller;
 mod dev;
 pub mod exit;
 mod kubeconfig;
+mod logs;
+mod machine;
 mod manifests;
 mod node;
 mod operator;
+mod payload;
 pub mod printer;
 mod registry;
 pub mod report;
+mod status;
 mod token;
 
 use std::process::ExitCode;
@@ -55,8 +59,15 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Manifests(arguments) => manifests::run(arguments).await,
         Command::Node(arguments) => node::run(arguments).await,
         Command::Registry(arguments) => registry::run(arguments).await,
+        Command::Payload(arguments) => payload::run(arguments).await,
         Command::Token(arguments) => token::run(arguments).await,
         Command::Kubeconfig(arguments) => kubeconfig::run(arguments),
+        Command::Server(arguments) => machine::server::run(*arguments).await,
+        Command::Join(arguments) => machine::join::run(*arguments).await,
+        Command::Up(arguments) => machine::up::run(arguments).await,
+        Command::Uninstall(arguments) => machine::uninstall::run(arguments).await,
+        Command::Status(arguments) => status::run(arguments).await,
+        Command::Logs(arguments) => logs::run(arguments).await,
         Command::Completions { shell } => {
             let mut text = Vec::new();
             clap_complete::generate(shell, &mut CommandLine::command(), "stratum", &mut text);
@@ -75,6 +86,20 @@ struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Make this machine the first controller of a new cluster
+    Server(Box<machine::server::Arguments>),
+    /// Make this machine a node of a cluster; `stratum token create` prints the whole command
+    Join(Box<machine::join::Arguments>),
+    /// Run this node: containerd, the kubelet and, on controllers, the operator
+    Up(machine::up::Arguments),
+    /// Make and check the folder of programs and images that nodes are made of
+    Payload(payload::Arguments),
+    /// Take this machine off the cluster, and everything of this program off the machine
+    Uninstall(machine::uninstall::Arguments),
+    /// Show how this node is: its services, its control plane, what they run
+    Status(status::Arguments),
+    /// Show what a component of this node wrote, without an API server
+    Logs(logs::Arguments),
     /// Run a control plane on loopback with the operator in it, over a manifests folder to play with
     Dev(dev::Arguments),
     /// Run the cluster's own controllers; a supervisor starts it again whenever it ends

@@ -133,7 +133,7 @@ mod tests {
     }
 
     const STATE: &str = "version: 1\nnodeName: a\nrole: worker\nprofile: default\naddresses: [10.0.0.1]\n\
-                         networks: {domain: cluster.local}\nendpoint: {host: a.example.org, port: 6443}\n";
+                         networks: {domain: cluster.local}\nendpoint: {host: a.example.org, port: 6443}\n...\n";
 
     #[test]
     fn a_restart_is_claimed_only_when_there_was_one() {

@@ -72,6 +72,24 @@ fn line(out: &mut String, name: &str, counts: &Counts, width: usize) {
     );
 }
 
+/// Rows of words as columns, each as wide as its longest word; the last one runs free.
+pub(super) fn columns<const COUNT: usize>(rows: &[[String; COUNT]]) -> String {
+    let mut widths = [0; COUNT];
+    for row in rows {
+        for (width, word) in widths.iter_mut().zip(row) {
+            *width = (*width).max(word.chars().count());
+        }
+    }
+    let mut out = String::new();
+    for row in rows {
+        let padded = row.iter().zip(widths).map(|(word, width)| format!("{word:width$}"));
+        let line = padded.collect::<Vec<_>>().join("  ");
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;

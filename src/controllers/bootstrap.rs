@@ -6,7 +6,10 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use kube::Client;
+use kube::config::{
+    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
+};
+use kube::{Client, Config};
 use serde_json::{Value, json};
 
 use super::cluster::{self, CONTROL_PLANE_LABEL, CallError, definitions};
@@ -14,6 +17,7 @@ use super::hands;
 use super::joining::publishing::{PublishError, publish_cluster_info};
 use super::operator::SYSTEM_NAMESPACE;
 use crate::host::clock;
+use crate::host::pki_folder::Credential;
 use crate::pki::certificate::{self, Certificate};
 use crate::reconcilers::joining::cluster_info::NAMESPACE;
 use crate::reconcilers::manifests::resolve::{Resolved, resolve};
@@ -56,6 +60,12 @@ pub enum Error {
     /// A bundled file is no list of objects, which is a fault of this binary.
     #[error("the bundled bindings cannot be read")]
     Bundled(#[source] SourceError),
+    /// A credential in memory cannot be used.
+    #[error("cannot use a credential that was made for this moment")]
+    Kubeconfig(#[source] Box<kube::config::KubeconfigError>),
+    /// The same.
+    #[error("cannot make a client of a credential that was made for this moment")]
+    Client(#[source] Box<kube::Error>),
     /// The API server refused or did not answer.
     #[error("cannot prepare the cluster for the operator")]
     Call(#[source] CallError),
@@ -65,6 +75,50 @@ pub enum Error {
     /// Whoever joins cannot find the cluster.
     #[error(transparent)]
     Publish(#[from] PublishError),
+}
+
+/// A client with a credential that is only in memory. It is for a few requests at once: unlike the usual clients it
+/// follows no files, and its certificate ends soon.
+///
+/// # Errors
+/// When the server's URL, the authorities or the credential cannot be used.
+pub async fn client(server: &str, certificate_authority: &str, credential: &Credential) -> Result<Client, Error> {
+    let name = "bootstrap";
+    let kubeconfig = Kubeconfig {
+        clusters: vec![NamedCluster {
+            name: name.to_owned(),
+            cluster: Some(Cluster {
+                server: Some(server.to_owned()),
+                certificate_authority_data: Some(base64(certificate_authority.as_bytes())),
+                ..Cluster::default()
+            }),
+            ..NamedCluster::default()
+        }],
+        auth_infos: vec![NamedAuthInfo {
+            name: name.to_owned(),
+            auth_info: Some(AuthInfo {
+                client_certificate_data: Some(base64(credential.certificate.as_bytes())),
+                client_key_data: Some(base64(credential.key.expose().as_bytes()).into()),
+                ..AuthInfo::default()
+            }),
+            ..NamedAuthInfo::default()
+        }],
+        contexts: vec![NamedContext {
+            name: name.to_owned(),
+            context: Some(Context {
+                cluster: name.to_owned(),
+                user: Some(name.to_owned()),
+                ..Context::default()
+            }),
+            ..NamedContext::default()
+        }],
+        current_context: Some(name.to_owned()),
+        ..Kubeconfig::default()
+    };
+    let options = KubeConfigOptions::default();
+    let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
+    let config = config.map_err(|source| Error::Kubeconfig(Box::new(source)))?;
+    Client::try_from(config).map_err(|source| Error::Client(Box::new(source)))
 }
 
 /// Applies the bindings and the Node, and publishes `kube-public/cluster-info`.

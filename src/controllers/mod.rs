@@ -24,6 +24,7 @@ pub mod inventory;
 pub mod joining;
 pub mod leader;
 pub mod light;
+pub mod machine;
 pub mod manifests;
 pub mod metrics;
 pub mod mirror;

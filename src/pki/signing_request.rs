@@ -1,7 +1,9 @@
 //! A certificate signing request (PKCS#10, RFC 2986) as somebody sent it: parsed once, owned, and asked plain questions.
 //!
 //! Who sends one may be hostile. What a kubelet never asks for is an error here or a field to decide by, and never
-//! ignored because the signer happens to ignore it.
+//! ignored because the signer happens to ignore it. What this program asks for itself is made by [`make`].
+
+mod make;
 
 use x509_parser::asn1_rs::Tag;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -14,6 +16,8 @@ use x509_parser::oid_registry::{
 use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::{SubjectPublicKeyInfo, X509Name};
+
+pub use make::{MakeError, make};
 
 use super::certificate::alternative_name;
 use super::name::AlternativeName;

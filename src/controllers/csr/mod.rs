@@ -50,6 +50,9 @@ const AT_ONE_TIME: usize = 16;
 const AFTER_THE_LEADER: Duration = Duration::from_millis(800);
 /// When a request that waits is judged anew, if nothing that matters to it changes.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+/// When a request that has just been noted as waiting is judged once more: what changed after it was judged and before it was
+/// noted woke nobody.
+const ONCE_MORE: Duration = Duration::from_millis(50);
 
 /// A request object as it is watched.
 pub type Root = Light<CertificateSigningRequest>;
@@ -169,7 +172,8 @@ impl Approver {
 
     /// Tells why a request waits: once in the log, as an Event, and in the metrics.
     async fn wait(&self, root: &Root, request: &Request, node: Option<&str>, reason: &Reason) -> Wake {
-        if self.waiting.put(&request.name, node, reason) {
+        let is_news = self.waiting.put(&request.name, node, reason);
+        if is_news {
             self.metrics.waits(self.signer, reason);
             self.metrics.pending(self.signer, self.waiting.len());
             let why = reason.to_string();
@@ -187,10 +191,10 @@ impl Approver {
                     .await;
             }
         }
-        if reason.may_pass() {
-            Wake::After(LOOK_AGAIN)
-        } else {
-            Wake::Resync
+        match (reason.may_pass(), is_news) {
+            (true, true) => Wake::After(ONCE_MORE),
+            (true, false) => Wake::After(LOOK_AGAIN),
+            (false, _) => Wake::Resync,
         }
     }
 

@@ -1,5 +1,8 @@
 //! What a joining controller is handed, on both sides. [`node_pki::write_authorities`] takes [`Material::files`] as they are.
 
+use std::io;
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 use kube::Client;
 
@@ -27,12 +30,25 @@ pub async fn download_material(
     join::open(&client, system_namespace, token.id(), key).await
 }
 
+/// The file among what a controller is handed that says how the cluster is made: the node state of the one that hands it.
+/// It is none of the PKI folder's.
+pub const CLUSTER_FILE: &str = "node.yaml";
+
 /// Why this controller has nothing to hand over.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// A file is missing or not what it should be.
     #[error(transparent)]
     Files(#[from] node_pki::Error),
+    /// What this node was told cannot be read.
+    #[error("cannot read {}", path.display())]
+    State {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// A file cannot travel.
     #[error("the CA material of this node cannot be handed over")]
     Unfit(#[from] material::Error),
@@ -47,5 +63,8 @@ pub fn read_material(layout: &Layout, state: &NodeState, now: Timestamp) -> Resu
     for (name, content) in node_pki::read_authorities(layout, state, now)? {
         material.insert(&name, content)?;
     }
+    let path = layout.node_state();
+    let text = std::fs::read(&path).map_err(|source| ReadError::State { path, source })?;
+    material.insert(CLUSTER_FILE, text.into())?;
     Ok(material)
 }

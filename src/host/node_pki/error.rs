@@ -40,6 +40,12 @@ pub enum Error {
         #[source]
         source: certificate::Error,
     },
+    /// A certificate that was issued is of another key.
+    #[error("what was issued for {} is of another key than this node's", path.display())]
+    Foreign {
+        /// The file it was for.
+        path: PathBuf,
+    },
     /// What was handed over lacks a file.
     #[error("the join grant lacks {name}: mint another one with `stratum token create --control-plane`")]
     NotHandedOver {

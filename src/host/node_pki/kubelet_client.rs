@@ -49,6 +49,21 @@ pub(super) fn prepare(
     Ok(())
 }
 
+/// Puts what somebody else has issued for `key` there.
+pub(super) fn take(folder: &mut Folder, layout: &Layout, chain: &[u8], key: &Key, now: Timestamp) -> Result<(), Error> {
+    let path = layout.kubelet_client();
+    let issued = certificate(chain).map_err(|source| Error::Certificate {
+        path: path.clone(),
+        source,
+    })?;
+    if issued.public_key_der() != key.public_key_der() {
+        return Err(Error::Foreign { path });
+    }
+    let both = Zeroizing::new([chain, key.to_pem().expose().as_bytes()].concat());
+    put(folder, layout, &both, now);
+    Ok(())
+}
+
 /// The certificate and the key of one file.
 pub(super) fn parse(pem: &[u8]) -> Option<(Certificate, Key)> {
     Some((certificate(pem).ok()?, Key::from_pem(pem).ok()?))

@@ -24,6 +24,7 @@ use super::layout::Layout;
 use super::node_state::{InitialClusterState, NodeState};
 use super::pki_folder::{self, Credential, Folder};
 use crate::pki::authority::Authority;
+use crate::pki::key::Key;
 
 pub use authorities::{Files, Received, read_authorities, write_authorities, write_trust};
 pub use drift::subject_drift;
@@ -72,6 +73,30 @@ pub fn prepare(layout: &Layout, state: &NodeState, now: Timestamp) -> Result<Pre
     folder.public_keys(SERVICE_ACCOUNT_BUNDLE, &[&service_accounts])?;
     let changed = folder.commit()?;
     Ok(Prepared { changed })
+}
+
+/// Everybody this node trusts to be of its cluster, as PEM.
+///
+/// # Errors
+/// When the bundle is missing or cannot be read.
+pub fn read_trust(layout: &Layout) -> Result<String, Error> {
+    let path = layout.pki().join(ROOT_BUNDLE);
+    match pki_folder::read(&path)? {
+        Some(pem) => Ok(String::from_utf8_lossy(&pem).into_owned()),
+        None => Err(Error::NoAuthority { path }),
+    }
+}
+
+/// Puts a certificate that the cluster has issued for this node's kubelet, and its key, where the kubelet looks for them
+/// and renews them.
+///
+/// # Errors
+/// When the chain is none, is not of that key, or cannot be written.
+pub fn write_kubelet_client(layout: &Layout, chain: &[u8], key: &Key, now: Timestamp) -> Result<(), Error> {
+    let mut folder = Folder::new(layout.pki(), key.kind(), now);
+    kubelet_client::take(&mut folder, layout, chain, key, now)?;
+    folder.commit()?;
+    Ok(())
 }
 
 /// A client certificate of group `system:masters` that lives for `lifetime` and is written nowhere: for the bindings

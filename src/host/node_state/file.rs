@@ -11,6 +11,9 @@ use super::NodeState;
 /// The version this binary writes, and the highest it reads.
 const VERSION: u64 = 1;
 
+/// The last line: YAML's end of a document. Whatever is cut off a list or a map leaves one that is whole, too.
+const END: &str = "...";
+
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -46,6 +49,12 @@ pub enum Error {
     /// It says no version.
     #[error("{}: no `version` in it: it is cut off, or not this program's", path.display())]
     NoVersion {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Its last line is missing.
+    #[error("{} is cut off: its last line is not `{END}`: bring it back from a backup", path.display())]
+    CutOff {
         /// The file.
         path: PathBuf,
     },
@@ -108,10 +117,13 @@ pub fn parse(path: &Path, text: &str) -> Result<NodeState, Error> {
         Some(found) if found > VERSION => return Err(Error::NewerVersion { path: path(), found }),
         Some(_) => {}
     }
+    if text.lines().next_back() != Some(END) {
+        return Err(Error::CutOff { path: path() });
+    }
     // Past its own line the version is no field of the state, which knows all of its keys.
     let rest: String = text
         .lines()
-        .filter(|line| !line.starts_with("version:"))
+        .filter(|line| !line.starts_with("version:") && *line != END)
         .map(|line| format!("{line}\n"))
         .collect();
     serde_saphyr::from_str(&rest).map_err(malformed)
@@ -133,7 +145,7 @@ pub fn save(path: &Path, state: &NodeState) -> Result<(), Error> {
     let head = "# Written by stratum. What is rendered on this node is derived from it.\n";
     Ok(atomic_file::write(
         path,
-        format!("{head}{text}").as_bytes(),
+        format!("{head}{text}{END}\n").as_bytes(),
         Access::Secret,
     )?)
 }

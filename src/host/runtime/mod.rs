@@ -25,6 +25,7 @@ mod containerd;
 mod coredns;
 mod error;
 mod facts;
+mod kernel;
 mod kubelet;
 mod registry;
 mod settings;
@@ -45,6 +46,7 @@ pub use containerd::{
 pub use coredns::{Resolvers, coredns_upstream, write_coredns_upstream};
 pub use error::{Error, Unfinished};
 pub use facts::Facts;
+pub use kernel::{set_kernel, tolerates_swap};
 pub use kubelet::{
     KERNEL_SETTINGS, cluster_dns_ip, kubelet_arguments, kubelet_config_path, serving_bootstrapped, write_kubelet_config,
 };

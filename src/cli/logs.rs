@@ -1,0 +1,99 @@
+//! `stratum logs`: what a component of this node wrote, without an API server.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Seek};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::exit::Exit;
+use super::printer;
+use crate::host::clock;
+use crate::host::component_logs::{self, plain};
+use crate::host::layout::Layout;
+
+/// How often a log that is followed is looked at.
+const PACE: Duration = Duration::from_millis(250);
+
+/// The flags of `stratum logs`.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Whose: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kube-vip, containerd, kubelet or operator
+    component: String,
+    /// How many lines from the end; all without it
+    #[arg(long, value_name = "LINES")]
+    tail: Option<usize>,
+    /// Go on with what is written from now on, also by the next start
+    #[arg(long, short)]
+    follow: bool,
+}
+
+/// Runs the command.
+pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    let layout = Layout::system();
+    let mut path = component_logs::newest(&layout, &arguments.component)?;
+    let mut file = open(&path)?;
+    let mut lines = VecDeque::new();
+    for line in reader(&mut file).lines() {
+        let line = line.with_context(|| format!("reading {}", path.display()))?;
+        lines.push_back(plain(&line).to_owned());
+        if arguments.tail.is_some_and(|tail| lines.len() > tail) {
+            lines.pop_front();
+        }
+    }
+    for line in lines {
+        printer::stdout(&format!("{line}\n"))?;
+    }
+    if !arguments.follow {
+        return Ok(Exit::Done);
+    }
+    loop {
+        clock::sleep(PACE).await;
+        print_new(&mut file, &path)?;
+        // Another start, or another file under the name, has the rest.
+        let newest = component_logs::newest(&layout, &arguments.component).unwrap_or_else(|_| path.clone());
+        if newest != path || is_another(&file, &newest) {
+            print_new(&mut file, &path)?;
+            path = newest;
+            file = open(&path)?;
+        }
+    }
+}
+
+fn open(path: &Path) -> anyhow::Result<File> {
+    File::open(path).with_context(|| format!("cannot open {}", path.display()))
+}
+
+fn reader(file: &mut File) -> BufReader<&mut File> {
+    BufReader::new(file)
+}
+
+/// Prints whole lines that came; what is not ended yet is read again.
+fn print_new(file: &mut File, path: &Path) -> anyhow::Result<()> {
+    let failed = || format!("reading {}", path.display());
+    let mut read = file.stream_position().with_context(failed)?;
+    let mut lines = reader(file);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let length = lines.read_line(&mut line).with_context(failed)?;
+        if !line.ends_with('\n') {
+            break;
+        }
+        read += u64::try_from(length)?;
+        printer::stdout(&format!("{}\n", plain(line.trim_end_matches('\n'))))?;
+    }
+    drop(lines);
+    file.seek(std::io::SeekFrom::Start(read)).with_context(failed)?;
+    Ok(())
+}
+
+fn is_another(file: &File, path: &Path) -> bool {
+    match (file.metadata(), std::fs::metadata(path)) {
+        (Ok(open), Ok(named)) => open.ino() != named.ino() || named.len() < open.len(),
+        _ => false,
+    }
+}

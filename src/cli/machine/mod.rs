@@ -1,0 +1,94 @@
+//! The commands that make this machine a node, keep it one and take it off: `server`, `join`, `up`, `uninstall`.
+
+mod arguments;
+pub(super) mod join;
+pub(super) mod server;
+pub(super) mod uninstall;
+pub(super) mod up;
+
+use anyhow::Context;
+
+use self::arguments::NodeArguments;
+use super::config::ConfigFile;
+use super::printer;
+use crate::controllers::machine::install::{self, Material};
+use crate::controllers::machine::node::Config;
+use crate::host::layout::Layout;
+use crate::host::lock::{Attempt, Lock};
+use crate::host::node_state::NodeState;
+use crate::host::payload::{self, Needs, Progress, Verified};
+use crate::host::runtime;
+use crate::host::{atomic_file, clock};
+
+/// What config.yaml passes through to the parts of a node.
+fn config(layout: &Layout) -> anyhow::Result<Config> {
+    let file = ConfigFile::load(&layout.config_file(), false)?;
+    Ok(file.node())
+}
+
+/// The node's lock, or a refusal that names its holder.
+fn lock(layout: &Layout, operation: &str) -> anyhow::Result<Option<Lock>> {
+    atomic_file::create_folder(&layout.run(), atomic_file::Access::Secret)?;
+    match Lock::attempt(&layout.node_lock(), operation)? {
+        Attempt::Taken(lock) => Ok(Some(lock)),
+        Attempt::Held(holder) => {
+            printer::stderr(&format!(
+                "error: this node is being changed by {holder}: wait for it, then try again\n"
+            ));
+            Ok(None)
+        }
+    }
+}
+
+/// Everything that is checked before the first write; the payload when nothing is in the way.
+fn may_install(
+    layout: &Layout,
+    state: &NodeState,
+    config: &Config,
+    arguments: &NodeArguments,
+) -> anyhow::Result<Option<Verified>> {
+    if let Err(error) = install::check(layout, state) {
+        printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+        return Ok(None);
+    }
+    let tolerates_swap = runtime::tolerates_swap(layout, &config.runtime);
+    let fits = arguments.fits(layout, state, tolerates_swap)?;
+    let progress = if arguments.quiet {
+        Progress::Quiet
+    } else {
+        Progress::Shown
+    };
+    match payload::verify(&arguments.payload(layout), &Needs::of(state), progress) {
+        Ok(payload) => Ok(fits.then_some(payload)),
+        Err(error) => {
+            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+            Ok(None)
+        }
+    }
+}
+
+/// Makes this machine that node; everything was checked.
+fn become_node(
+    layout: &Layout,
+    state: NodeState,
+    config: Config,
+    payload: &Verified,
+    quiet: bool,
+) -> anyhow::Result<()> {
+    take_payload(payload, layout)?;
+    let mut told = Vec::new();
+    let installed = install::install(layout.clone(), state, config, &Material::New, clock::now(), &mut told);
+    if !quiet {
+        printer::stdout(&String::from_utf8_lossy(&told))?;
+    }
+    installed?;
+    Ok(())
+}
+
+/// A payload that came from elsewhere is kept: nothing is there tomorrow that was on a stick today.
+fn take_payload(payload: &Verified, layout: &Layout) -> anyhow::Result<()> {
+    if payload.folder() != layout.payload() {
+        payload::install(payload, &layout.payload()).context("cannot keep the payload on this machine")?;
+    }
+    Ok(())
+}

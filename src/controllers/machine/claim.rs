@@ -1,0 +1,198 @@
+//! How a machine that joins gets its kubelet's first client certificate: it asks itself, with its token, so that a name
+//! that is taken and a request that nobody approves are told to whoever runs `stratum join`, and no token stays on disk.
+
+use std::time::Duration;
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use kube::Client;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::controllers::cluster::{self, CallError, CallErrorKind};
+use crate::controllers::identities;
+use crate::controllers::{hands, nodes};
+use crate::host::clock;
+use crate::pki::certificate::Certificate;
+use crate::pki::hexadecimal;
+use crate::pki::key::Key;
+use crate::pki::name::Subject;
+use crate::pki::signing_request::{self, MakeError};
+use crate::reconcilers::object::{GroupResource, ObjectId};
+
+const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
+/// How often the request is looked at.
+const PACE: Duration = Duration::from_millis(500);
+
+/// Why there is no certificate. Nothing was changed on this machine.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A Node has the name.
+    #[error(
+        "a Node {0} is registered already: choose another name with --node-name, or delete that Node if its machine is gone (kubectl delete node {0})"
+    )]
+    Registered(String),
+    /// A machine that is not registered has, or had, the name.
+    #[error(
+        "the name {node} belongs to {holder} until {until}: choose another with --node-name; if that machine is gone, run 'stratum node forget {node}' on a controller"
+    )]
+    Held {
+        /// The name.
+        node: String,
+        /// Who has it.
+        holder: String,
+        /// The end of its certificate.
+        until: String,
+    },
+    /// The request cannot be made.
+    #[error(transparent)]
+    Make(#[from] MakeError),
+    /// The API server refuses or does not answer.
+    #[error("cannot ask for the node's certificate")]
+    Call(#[source] CallError),
+    /// Somebody said no, or the signer could not.
+    #[error("certificate request {request} was refused: {reason}")]
+    Refused {
+        /// Its name.
+        request: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nobody approved it.
+    #[error("certificate request {request} was not approved within {} s: on a controller 'stratum operator csrs' tells why it waits", limit.as_secs())]
+    NotApproved {
+        /// Its name.
+        request: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// It was approved, and nobody signed it.
+    #[error("certificate request {request} is approved, but was not signed within {} s: is kube-controller-manager well?", limit.as_secs())]
+    NotSigned {
+        /// Its name.
+        request: String,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// What came is not a certificate of this key.
+    #[error("what was issued for certificate request {request} is no certificate of this node's key")]
+    Foreign {
+        /// Its name.
+        request: String,
+    },
+}
+
+/// What a record of a name says, as far as a joiner is told.
+#[derive(Deserialize)]
+struct Held {
+    spec: HeldSpec,
+}
+
+#[derive(Deserialize)]
+struct HeldSpec {
+    #[serde(default)]
+    certificate: Option<HeldUntil>,
+}
+
+#[derive(Deserialize)]
+struct HeldUntil {
+    #[serde(rename = "notAfter")]
+    not_after: jiff::Timestamp,
+}
+
+/// Refuses a name that somebody has. A cluster that does not let joiners ask is taken at its word later.
+///
+/// # Errors
+/// [`Error::Registered`], [`Error::Held`], or no answer.
+pub async fn check_name(client: &Client, node: &str) -> Result<(), Error> {
+    match nodes::look(client, node).await {
+        Ok(Some(_)) => return Err(Error::Registered(node.to_owned())),
+        Ok(None) => {}
+        Err(error) if error.kind() == CallErrorKind::Forbidden => {}
+        Err(error) => return Err(Error::Call(error)),
+    }
+    let id = ObjectId {
+        resource: GroupResource::new(identities::GROUP, identities::RESOURCE),
+        namespace: None,
+        name: node.to_owned(),
+    };
+    let path = cluster::object_path(&id, "v1");
+    let held = match cluster::fetch::<Held>(client, &path, "application/json").await {
+        Ok(held) => held,
+        Err(error) if matches!(error.kind(), CallErrorKind::NotFound | CallErrorKind::Forbidden) => return Ok(()),
+        Err(error) => return Err(Error::Call(error)),
+    };
+    match held.spec.certificate {
+        Some(end) if end.not_after > clock::now() => Err(Error::Held {
+            node: node.to_owned(),
+            holder: "another machine".to_owned(),
+            until: end.not_after.to_string(),
+        }),
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Asks for the client certificate of a node's kubelet, and waits until it is issued; the chain as PEM. The same key asks
+/// under the same name again.
+///
+/// # Errors
+/// When the request is refused, or not approved and signed within `limit`.
+pub async fn certificate(client: &Client, node: &str, key: &Key, limit: Duration) -> Result<Vec<u8>, Error> {
+    let subject = Subject::user(format!("system:node:{node}")).in_group("system:nodes");
+    let pem = signing_request::make(key, &subject)?;
+    let digest = hexadecimal(&<sha2::Sha256 as sha2::Digest>::digest(key.public_key_der()));
+    let request = format!("stratum-join-{node}-{digest:.10}");
+    let body = json!({
+        "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": request},
+        "spec": {"signerName": SIGNER, "usages": ["digital signature", "client auth"],
+            "request": ByteString(pem.into_bytes())},
+    });
+    let collection = cluster::collection_path("certificates.k8s.io", "v1", "certificatesigningrequests", None);
+    match hands::store(client, &collection, &request, false, &body).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == CallErrorKind::Conflict => {}
+        Err(error) => return Err(Error::Call(error)),
+    }
+    let began = clock::monotonic();
+    let path = format!("{collection}/{request}");
+    loop {
+        let status = match cluster::fetch::<CertificateSigningRequest>(client, &path, "application/json").await {
+            Ok(found) => found.status.unwrap_or_default(),
+            // An API server that restarts is no refusal.
+            Err(error) if error.kind() == CallErrorKind::Unanswered && began.elapsed() <= limit => {
+                clock::sleep(PACE).await;
+                continue;
+            }
+            Err(error) => return Err(Error::Call(error)),
+        };
+        if let Some(ByteString(issued)) = status.certificate {
+            return own(&issued, key, request);
+        }
+        let conditions = status.conditions.unwrap_or_default();
+        let refusal = conditions.iter().find(|condition| condition.type_ != "Approved");
+        if let Some(refusal) = refusal {
+            let reason = refusal
+                .message
+                .clone()
+                .or_else(|| refusal.reason.clone())
+                .unwrap_or_default();
+            return Err(Error::Refused { request, reason });
+        }
+        if began.elapsed() > limit {
+            return Err(if conditions.is_empty() {
+                Error::NotApproved { request, limit }
+            } else {
+                Error::NotSigned { request, limit }
+            });
+        }
+        clock::sleep(PACE).await;
+    }
+}
+
+fn own(issued: &[u8], key: &Key, request: String) -> Result<Vec<u8>, Error> {
+    let chain = Certificate::bundle_from_pem(issued).unwrap_or_default();
+    match chain.first() {
+        Some(leaf) if leaf.public_key_der() == key.public_key_der() => Ok(issued.to_vec()),
+        Some(_) | None => Err(Error::Foreign { request }),
+    }
+}

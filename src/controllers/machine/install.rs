@@ -1,0 +1,157 @@
+//! The first writes on a machine that becomes a node. Each may be repeated: what an interrupted installation has done is
+//! found good by the next.
+
+use std::io::Write;
+
+use jiff::Timestamp;
+use zeroize::Zeroizing;
+
+use super::node::{self, Config, Node};
+use crate::host::layout::Layout;
+use crate::host::node_pki;
+use crate::host::node_state::{self, NodeState};
+
+/// Where the authorities of the cluster come from.
+pub enum Material {
+    /// They are made here: this is the first controller. What lies in the PKI folder already is taken.
+    New,
+    /// From another controller, by name below the PKI folder.
+    Received(Vec<(String, Zeroizing<Vec<u8>>)>),
+    /// A worker has none: what the cluster is trusted by, as PEM.
+    Trust(Vec<u8>),
+}
+
+/// Why a machine did not become a node.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It is one already, of another kind.
+    #[error("this machine is node {name} already, with other settings ({} differ): `stratum up` runs it; `stratum uninstall` takes it off", differences.join(", "))]
+    IsNode {
+        /// The node's name.
+        name: String,
+        /// What is not as it was asked for.
+        differences: Vec<&'static str>,
+    },
+    /// `node.yaml`.
+    #[error(transparent)]
+    State(#[from] node_state::Error),
+    /// The authorities that were handed over.
+    #[error("cannot take over the cluster's authorities")]
+    Authorities(#[source] node_pki::Error),
+    /// Something that is rendered.
+    #[error(transparent)]
+    Node(#[from] node::Error),
+}
+
+/// Whether this machine may become that node: it is none yet, or it is that very node.
+///
+/// # Errors
+/// When it is another, or its state cannot be read.
+pub fn check(layout: &Layout, state: &NodeState) -> Result<(), Error> {
+    let known = match node_state::load(&layout.node_state()) {
+        Ok(known) => known,
+        Err(node_state::Error::Missing { .. }) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    };
+    let differences = differences(&known, state);
+    if differences.is_empty() {
+        return Ok(());
+    }
+    Err(Error::IsNode {
+        name: known.node_name,
+        differences,
+    })
+}
+
+/// The names of what two states say differently.
+fn differences(one: &NodeState, other: &NodeState) -> Vec<&'static str> {
+    let NodeState {
+        node_name,
+        role,
+        profile,
+        addresses,
+        networks,
+        endpoint,
+        vip,
+        extra_names,
+        etcd,
+        labels,
+        taints,
+        keys,
+    } = one;
+    let same = [
+        ("nodeName", *node_name == other.node_name),
+        ("role", *role == other.role),
+        ("profile", *profile == other.profile),
+        ("addresses", *addresses == other.addresses),
+        ("networks", *networks == other.networks),
+        ("endpoint", *endpoint == other.endpoint),
+        ("vip", *vip == other.vip),
+        ("extraNames", *extra_names == other.extra_names),
+        ("etcd", *etcd == other.etcd),
+        ("labels", *labels == other.labels),
+        ("taints", *taints == other.taints),
+        ("keys", *keys == other.keys),
+    ];
+    same.into_iter()
+        .filter(|(_, same)| !same)
+        .map(|(name, _)| name)
+        .collect()
+}
+
+/// Writes everything a node has. Before this nothing was changed; a founder's state is written before its authorities are
+/// made, so that a second try takes them for its own, and a joiner's after they have been handed over.
+///
+/// # Errors
+/// Says what could not be written. Doing it again goes on where it stopped.
+pub fn install(
+    layout: Layout,
+    state: NodeState,
+    config: Config,
+    material: &Material,
+    now: Timestamp,
+    writer: &mut dyn Write,
+) -> Result<Node, Error> {
+    match material {
+        Material::New => {}
+        Material::Received(files) => {
+            let files = files.iter().map(|(name, content)| (name.as_str(), content.as_slice()));
+            node_pki::write_authorities(&layout, files, now).map_err(Error::Authorities)?;
+        }
+        Material::Trust(bundle) => {
+            node_pki::write_trust(&layout, bundle, now).map_err(Error::Authorities)?;
+        }
+    }
+    node_state::save(&layout.node_state(), &state)?;
+    let node = Node { layout, state, config };
+    node.prepare(now, writer)?;
+    Ok(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::controllers::machine::wish::example;
+
+    #[test]
+    fn a_machine_becomes_the_node_it_is_and_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::under(folder.path());
+        let state = example().state().unwrap();
+        check(&layout, &state).unwrap();
+        crate::host::atomic_file::create_folder(&layout.state(), crate::host::atomic_file::Access::Secret).unwrap();
+        node_state::save(&layout.node_state(), &state).unwrap();
+        check(&layout, &state).unwrap();
+        let mut other = state.clone();
+        other.node_name = "beta".to_owned();
+        other.networks.domain = "other".to_owned();
+        let refused = check(&layout, &other).unwrap_err().to_string();
+        assert!(
+            refused.contains("node alpha already") && refused.contains("(nodeName, networks differ)"),
+            "{refused}"
+        );
+        std::fs::remove_file(layout.node_state()).unwrap();
+        crate::host::atomic_file::write(&layout.node_state(), b"", crate::host::atomic_file::Access::Secret).unwrap();
+        assert!(check(&layout, &state).unwrap_err().to_string().contains("is empty"));
+    }
+}

@@ -1,0 +1,361 @@
+//! How a machine joins a cluster: what it is told is proved, everything that could be in the way is asked before the first
+//! write, and only then it becomes a node.
+//!
+//! A worker asks for its kubelet's certificate itself ([`claim`]). A controller is handed the authorities, signs for
+//! itself, and its etcd member is added without a vote, so that its slow start costs the others nothing; `stratum up` has
+//! it promoted.
+
+mod error;
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::Service;
+use kube::Client;
+use zeroize::Zeroizing;
+
+pub use error::Error;
+
+use super::claim;
+use super::install::{self, Material};
+use super::node::{Config, Node};
+use super::wish::foreign_labels;
+use crate::controllers::bootstrap;
+use crate::controllers::cluster::{self, CallErrorKind};
+use crate::controllers::cluster_info;
+use crate::controllers::connection::{self, ClientSettings};
+use crate::controllers::joining::discovery::{Discovered, Told, discover};
+use crate::controllers::joining::material::{CLUSTER_FILE, download_material};
+use crate::controllers::joining::wire::Limits;
+use crate::controllers::operator::SYSTEM_NAMESPACE;
+use crate::host::etcd::members::{Joining, Members, peer_url};
+use crate::host::etcd::{self, Etcd};
+use crate::host::layout::{Identity, Layout};
+use crate::host::node_state::{self, Endpoint, InitialClusterState, Member, Networks, NodeState, Profile, Role, Taint};
+use crate::host::{clock, node_pki};
+use crate::pki::key::{Key, KeyKind};
+use crate::pki::pin::Pin;
+use crate::pki::seal::CertificateKey;
+use crate::reconcilers::bootstrap_token::BootstrapToken;
+use crate::reconcilers::grants::material;
+use crate::reconcilers::joining::token::Kind;
+
+/// How long a worker's certificate may take.
+const CERTIFICATE_WITHIN: Duration = Duration::from_secs(120);
+/// How long another member of etcd may take to join before this one.
+const TURN_WITHIN: Duration = Duration::from_secs(180);
+/// How often it is asked whether it is this one's turn.
+const PACE: Duration = Duration::from_secs(2);
+
+/// What a machine was told to join.
+pub struct Wish {
+    /// The node's name.
+    pub node_name: String,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
+    /// Where the API servers are.
+    pub endpoint: Endpoint,
+    /// The token.
+    pub token: BootstrapToken,
+    /// Authorities, one of which the cluster has to have.
+    pub pins: Vec<Pin>,
+    /// For a controller: the key its grant is sealed under.
+    pub certificate_key: Option<CertificateKey>,
+    /// The profile; a controller has its cluster's unless another is asked for.
+    pub profile: Option<Profile>,
+    /// The cluster's ranges of Services, when a worker was told.
+    pub services: Vec<IpNet>,
+    /// The cluster's DNS domain, for a worker.
+    pub domain: String,
+    /// Labels.
+    pub labels: BTreeMap<String, String>,
+    /// Taints; none said is the usual one for its role.
+    pub taints: Option<Vec<Taint>>,
+    /// The kind of keys of a worker.
+    pub keys: KeyKind,
+}
+
+/// A cluster that can be joined. Nothing is changed yet, here or there.
+pub struct Prospect {
+    /// What this machine will be.
+    pub state: NodeState,
+    token: BootstrapToken,
+    discovered: Discovered,
+    material: Vec<(String, Zeroizing<Vec<u8>>)>,
+}
+
+/// Finds the cluster, lets it prove itself, and asks everything that can be asked without changing anything.
+///
+/// # Errors
+/// Says why this machine cannot join.
+pub async fn prospect(wish: Wish) -> Result<Prospect, Error> {
+    if let Some(label) = foreign_labels(&wish.labels).into_iter().next() {
+        return Err(Error::Label(label));
+    }
+    let told = Told {
+        endpoint: &wish.endpoint,
+        token: &wish.token,
+        pins: &wish.pins,
+        kind: wish.kind(),
+    };
+    let discovered = discover(&told, Limits::default(), clock::now()).await?;
+    claim::check_name(&discovered.client(&wish.token), &wish.node_name).await?;
+    let (state, material) = match &wish.certificate_key {
+        None => (wish.worker(), Vec::new()),
+        Some(key) => {
+            let received = download_material(&discovered, SYSTEM_NAMESPACE, &wish.token, key).await?;
+            let cluster = cluster_of(&received)?;
+            let files = received.files().filter(|(name, _)| *name != CLUSTER_FILE);
+            let files = files.map(|(name, content)| (name.to_owned(), Zeroizing::new(content.to_vec())));
+            (wish.controller(cluster), files.collect())
+        }
+    };
+    Ok(Prospect {
+        state,
+        token: wish.token,
+        discovered,
+        material,
+    })
+}
+
+fn cluster_of(received: &material::Material) -> Result<NodeState, Error> {
+    let text = received.file(CLUSTER_FILE).ok_or(Error::NoClusterFile)?;
+    let text = String::from_utf8_lossy(text);
+    node_state::parse(std::path::Path::new(CLUSTER_FILE), &text).map_err(Error::ClusterFile)
+}
+
+impl Wish {
+    fn kind(&self) -> Kind {
+        match self.certificate_key {
+            Some(_) => Kind::Controller,
+            None => Kind::Worker,
+        }
+    }
+
+    fn worker(&self) -> NodeState {
+        NodeState {
+            node_name: self.node_name.clone(),
+            role: Role::Worker,
+            profile: self.profile.unwrap_or_default(),
+            addresses: self.addresses.clone(),
+            networks: Networks {
+                services: self.services.clone(),
+                pods: Vec::new(),
+                domain: self.domain.clone(),
+                learned_dns: None,
+            },
+            endpoint: self.endpoint.clone(),
+            vip: None,
+            extra_names: Vec::new(),
+            etcd: None,
+            labels: self.labels.clone(),
+            taints: self.taints.clone().unwrap_or_default(),
+            keys: self.keys,
+        }
+    }
+
+    /// As the controller that handed over the grant, but for what is a node's own.
+    fn controller(&self, cluster: NodeState) -> NodeState {
+        NodeState {
+            node_name: self.node_name.clone(),
+            role: Role::Controller,
+            profile: self.profile.unwrap_or(cluster.profile),
+            addresses: self.addresses.clone(),
+            labels: self.labels.clone(),
+            taints: self.taints.clone().unwrap_or_else(|| vec![Taint::control_plane()]),
+            ..cluster
+        }
+    }
+}
+
+impl Prospect {
+    /// Joins. Doing it again after a failure goes on where it stopped.
+    ///
+    /// # Errors
+    /// Says what is in the way, and leaves what was done.
+    pub async fn join(self, layout: Layout, config: Config, writer: &mut dyn Write) -> Result<Node, Error> {
+        match self.state.role {
+            Role::Worker => self.join_as_worker(layout, config, writer).await,
+            Role::Controller => self.join_as_controller(layout, config, writer).await,
+        }
+    }
+
+    async fn join_as_worker(mut self, layout: Layout, config: Config, writer: &mut dyn Write) -> Result<Node, Error> {
+        let key = Key::generate(self.state.keys).map_err(Error::Key)?;
+        let client = self.discovered.client(&self.token);
+        let _ = writeln!(writer, "asked for the certificate of node {}", self.state.node_name);
+        let chain = claim::certificate(&client, &self.state.node_name, &key, CERTIFICATE_WITHIN).await?;
+        let now = clock::now();
+        node_pki::write_trust(&layout, &self.trusted(), now).map_err(Error::Pki)?;
+        node_pki::write_kubelet_client(&layout, &chain, &key, now).map_err(Error::Pki)?;
+        if self.state.networks.services.is_empty() {
+            node_pki::write_kubeconfigs(&layout, &self.state).map_err(Error::Pki)?;
+            let kubelet = ClientSettings::new(layout.kubeconfig(Identity::Kubelet), "join");
+            let kubelet = connection::client(&kubelet, None).await.map_err(Error::Kubeconfig)?;
+            self.state.networks.learned_dns = learn_dns(&kubelet).await;
+        }
+        let material = Material::Trust(self.trusted());
+        Ok(install::install(layout, self.state, config, &material, now, writer)?)
+    }
+
+    async fn join_as_controller(
+        mut self,
+        layout: Layout,
+        config: Config,
+        writer: &mut dyn Write,
+    ) -> Result<Node, Error> {
+        let now = clock::now();
+        let files = self
+            .material
+            .iter()
+            .map(|(name, content)| (name.as_str(), content.as_slice()));
+        node_pki::write_authorities(&layout, files, now).map_err(Error::Pki)?;
+        // Of a founder's state only its member list is not this node's; the certificates do not depend on it.
+        self.found_no_more();
+        node_pki::prepare(&layout, &self.state, now).map_err(Error::Pki)?;
+        let controllers = self.controllers(&layout).await?;
+        let servers: Vec<SocketAddr> = controllers.into_iter().map(etcd::client_address).collect();
+        let etcd = Etcd::new(&layout, servers).map_err(Error::Client)?;
+        let members = self.become_member(&etcd, writer).await?;
+        if let Some(own) = &mut self.state.etcd {
+            own.initial_cluster = initial_cluster(&members, &self.state.node_name, self.state.addresses.first());
+        }
+        let material = Material::Received(self.material);
+        Ok(install::install(
+            layout,
+            self.state,
+            config,
+            &material,
+            clock::now(),
+            writer,
+        )?)
+    }
+
+    fn trusted(&self) -> Vec<u8> {
+        let bundle: String = self
+            .discovered
+            .bundle
+            .iter()
+            .map(crate::pki::certificate::Certificate::to_pem)
+            .collect();
+        bundle.into_bytes()
+    }
+
+    fn found_no_more(&mut self) {
+        if let Some(own) = &mut self.state.etcd {
+            own.initial_cluster_state = InitialClusterState::Existing;
+        }
+    }
+
+    /// The addresses of the controllers, as the cluster tells an administrator, asked where it was found.
+    async fn controllers(&self, layout: &Layout) -> Result<Vec<IpAddr>, Error> {
+        let credential = node_pki::bootstrap_credential(layout, &self.state, bootstrap::LIFETIME, clock::now())
+            .map_err(Error::Pki)?;
+        let bundle = String::from_utf8_lossy(&self.trusted()).into_owned();
+        let client = bootstrap::client(&self.discovered.server, &bundle, &credential)
+            .await
+            .map_err(Error::Bootstrap)?;
+        let servers = cluster_info::api_servers(&client).await.map_err(Error::Controllers)?;
+        Ok(servers
+            .into_iter()
+            .filter(|address| !self.state.addresses.contains(address))
+            .collect())
+    }
+
+    /// Becomes a member without a vote, when it is its turn; all members with it.
+    async fn become_member(&self, etcd: &Etcd, writer: &mut dyn Write) -> Result<Members, Error> {
+        let (name, address) = (&self.state.node_name, self.state.address());
+        let began = clock::monotonic();
+        loop {
+            let members = etcd.members().await.map_err(Error::Etcd)?;
+            match members.joining(name, address) {
+                Joining::GoOn(_) => return Ok(members),
+                Joining::Taken(member) => return Err(Error::MemberTaken { member }),
+                Joining::Wait(member) if began.elapsed() > TURN_WITHIN => return Err(Error::NotItsTurn { member }),
+                Joining::Wait(member) => {
+                    let _ = writeln!(writer, "waiting for {member} to join etcd first");
+                    clock::sleep(PACE).await;
+                }
+                Joining::Add => {
+                    etcd.add_learner(&peer_url(address)).await.map_err(Error::Etcd)?;
+                    let _ = writeln!(
+                        writer,
+                        "{name} is a member of etcd, without a vote until it has caught up"
+                    );
+                    return etcd.members().await.map_err(Error::Etcd);
+                }
+            }
+        }
+    }
+}
+
+/// All members by name and address; this one has no name in etcd before its first start.
+fn initial_cluster(members: &Members, name: &str, address: Option<&IpAddr>) -> Vec<Member> {
+    let addressed = members.0.iter().flat_map(|member| {
+        let address = |url: &String| {
+            let uri: http::Uri = url.parse().ok()?;
+            uri.host()?.trim_matches(['[', ']']).parse::<IpAddr>().ok()
+        };
+        member
+            .peer_urls
+            .iter()
+            .filter_map(address)
+            .map(move |address| (member, address))
+    });
+    addressed
+        .map(|(member, found)| Member {
+            name: if Some(&found) == address {
+                name.to_owned()
+            } else {
+                member.name.clone()
+            },
+            address: found,
+        })
+        .collect()
+}
+
+/// The address of the cluster's DNS, for a worker that was told no range; none when it has none yet.
+async fn learn_dns(client: &Client) -> Option<IpAddr> {
+    let path = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/services/kube-dns");
+    match cluster::fetch::<Service>(client, &path, "application/json").await {
+        Ok(service) => service.spec?.cluster_ip?.parse().ok(),
+        Err(error) if error.kind() == CallErrorKind::NotFound => None,
+        Err(error) => {
+            tracing::warn!(
+                error = error.reason(),
+                "the address of the cluster's DNS could not be learned"
+            );
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::etcd::members::{Member as EtcdMember, MemberId};
+
+    #[test]
+    fn the_list_of_members_names_this_one_by_its_node() {
+        let member = |name: &str, url: &str| EtcdMember {
+            id: MemberId(url.to_owned()),
+            name: name.to_owned(),
+            peer_urls: vec![url.to_owned()],
+            is_learner: name.is_empty(),
+        };
+        let members = Members(vec![
+            member("alpha", "https://10.0.0.1:2380"),
+            member("six", "https://[fd00::1]:2380"),
+            member("", "https://10.0.0.2:2380"),
+        ]);
+        let own: IpAddr = "10.0.0.2".parse().unwrap();
+        let list: Vec<String> = initial_cluster(&members, "beta", Some(&own))
+            .into_iter()
+            .map(|member| format!("{}={}", member.name, member.address))
+            .collect();
+        assert_eq!(list, ["alpha=10.0.0.1", "six=fd00::1", "beta=10.0.0.2"]);
+    }
+}

@@ -1,0 +1,126 @@
+//! A node of this program on this machine, and everything that is rendered for it.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use jiff::Timestamp;
+
+use crate::host::layout::Layout;
+use crate::host::node_state::{self, NodeState, Profile};
+use crate::host::runtime::{self, Facts, Resolvers};
+use crate::host::static_pods::{self, Argument, Component, StaticPods};
+use crate::host::{node_pki, static_pods as pods};
+
+/// What `/etc/stratum/config.yaml` passes through to the parts of a node.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// Sections `kubelet` and `containerd`.
+    pub runtime: runtime::Settings,
+    /// Section `components`: arguments of static pods.
+    pub arguments: BTreeMap<Component, Vec<Argument>>,
+}
+
+/// A node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Where its files are.
+    pub layout: Layout,
+    /// What it was told.
+    pub state: NodeState,
+    /// What is passed through.
+    pub config: Config,
+}
+
+/// Why a node cannot be rendered.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// `node.yaml`.
+    #[error(transparent)]
+    State(#[from] node_state::Error),
+    /// Certificates, keys and kubeconfigs.
+    #[error("cannot prepare the node's certificates")]
+    Pki(#[source] node_pki::Error),
+    /// containerd's and the kubelet's configuration.
+    #[error("cannot configure containerd and the kubelet")]
+    Runtime(#[source] runtime::Unfinished),
+    /// Settings of the kernel.
+    #[error("cannot set what the kubelet of profile cis demands of the kernel")]
+    Kernel(#[source] runtime::Error),
+    /// The name servers of CoreDNS.
+    #[error("cannot choose the name servers of CoreDNS")]
+    Upstream(#[source] runtime::Error),
+    /// The control plane's manifests.
+    #[error("cannot render the control plane")]
+    StaticPods(#[source] static_pods::Error),
+}
+
+impl Node {
+    /// The node this machine is.
+    ///
+    /// # Errors
+    /// When `node.yaml` is missing or cannot be used.
+    pub fn load(layout: Layout, config: Config) -> Result<Self, Error> {
+        let state = node_state::load(&layout.node_state())?;
+        Ok(Self { layout, state, config })
+    }
+
+    /// Its static pods.
+    #[must_use]
+    pub fn static_pods(&self) -> StaticPods {
+        let inputs = pods::Inputs {
+            images: BTreeMap::new(),
+            extra_arguments: self.config.arguments.clone(),
+            selinux_confines: Facts::detect(self.layout.root()).selinux,
+            trust_folders: pods::trust_folders(&self.layout),
+        };
+        StaticPods::new(self.layout.clone(), inputs)
+    }
+
+    /// Renders everything there is on a node: certificates, kubeconfigs, configuration, manifests. What is right already is
+    /// left alone, so it may be done again at any time. Tells `writer` what it changed.
+    ///
+    /// # Errors
+    /// Names the part; the parts before it are done.
+    pub fn prepare(&self, now: Timestamp, writer: &mut dyn Write) -> Result<(), Error> {
+        let prepared = node_pki::prepare(&self.layout, &self.state, now).map_err(Error::Pki)?;
+        let kubeconfigs = node_pki::write_kubeconfigs(&self.layout, &self.state).map_err(Error::Pki)?;
+        for path in prepared.changed.iter().chain(&kubeconfigs) {
+            // A reader that went away loses the line.
+            let _ = writeln!(writer, "wrote {}", path.display());
+        }
+        if self.state.profile == Profile::Cis {
+            for setting in runtime::set_kernel(&self.layout).map_err(Error::Kernel)? {
+                let _ = writeln!(writer, "set the kernel's {setting}");
+            }
+        }
+        let facts = Facts::detect(self.layout.root());
+        let inputs = runtime::Inputs {
+            layout: &self.layout,
+            facts: &facts,
+            settings: &self.config.runtime,
+        };
+        runtime::prepare_node_configs(inputs, &self.state, writer).map_err(Error::Runtime)?;
+        self.follow_resolvers(writer)?;
+        let written = self.static_pods().write_all(&self.state).map_err(Error::StaticPods)?;
+        for component in &written.changed {
+            let _ = writeln!(writer, "wrote the manifest of {component}");
+        }
+        for stray in &written.strays {
+            let _ = writeln!(
+                writer,
+                "warning: {} is none of this program's, and the kubelet takes it for a pod",
+                stray.display()
+            );
+        }
+        Ok(())
+    }
+
+    /// Brings the name servers of CoreDNS up to what the machine has now.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn follow_resolvers(&self, writer: &mut dyn Write) -> Result<(), Error> {
+        let resolvers = Resolvers::detect(self.layout.root());
+        runtime::write_coredns_upstream(&self.layout, &resolvers, writer).map_err(Error::Upstream)
+    }
+}
