@@ -40,6 +40,23 @@ pub struct Built {
     pub strays: Vec<String>,
 }
 
+/// Writes an image of programs, which run as they are, as an archive: for one that is no part of every payload.
+///
+/// # Errors
+/// Names the archive.
+pub fn write_image(reference: &str, programs: &[PathBuf], file: &Path) -> Result<(), Error> {
+    let write = || {
+        let image = archive::Image::new(Contents::of_programs(programs), reference, &platform())?;
+        let mut sink = io::BufWriter::new(File::create(file)?);
+        image.write(&mut sink)?;
+        sink.flush()
+    };
+    write().map_err(|source| Error::Read {
+        path: file.to_owned(),
+        source,
+    })
+}
+
 /// The platform of this program, and so of its payload: `linux/amd64`.
 #[must_use]
 pub(super) fn platform() -> String {

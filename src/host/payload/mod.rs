@@ -33,7 +33,7 @@ use super::assets::Tool;
 use super::images::Image;
 use super::node_state::NodeState;
 
-pub use build::{Built, Recipe, build};
+pub use build::{Built, Recipe, build, write_image};
 pub use error::{Error, Problem};
 pub use import::{Imported, import_images};
 pub use install::install;

@@ -1,0 +1,17 @@
+//! The tier on real nodes: kubelets and containerd in namespaces of their own (`tests/rig`), as root.
+//!
+//! Where that is not possible the tests fail and say what is lacking; they are never skipped.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod bring_up;
+mod kubeadm;
+mod kubelet_serving;
+mod leaving;
+mod many;
+#[path = "../rig/mod.rs"]
+#[expect(unused_imports, reason = "the example uses more of it")]
+mod rig;
+mod rig_itself;
+#[path = "../cluster/support/mod.rs"]
+#[expect(dead_code, reason = "the tests without nodes use more of it")]
+mod support;
