@@ -75,12 +75,13 @@ pub(super) fn platform() -> String {
 /// Names the program or file. The folder then has no lock, so that nobody takes it for a payload.
 pub async fn build(source: &Source, recipe: &Recipe, folder: &Path, progress: Progress) -> Result<Built, Error> {
     check_folder(folder)?;
-    let mut included = recipe.includes.values().flatten();
-    if let Some(path) = included.find(|path| !path.is_absolute()) {
+    let relative = recipe.includes.values().flatten().find(|path| !path.is_absolute());
+    if let Some(path) = relative {
         return Err(Error::Relative { path: path.clone() });
     }
     let mut programs = BTreeMap::new();
-    for tool in PROGRAMS.into_iter().chain(Image::iter().flat_map(programs_of)) {
+    let made = Image::iter().filter(|image| !recipe.archives.contains_key(image.reference()));
+    for tool in PROGRAMS.into_iter().chain(made.flat_map(programs_of)) {
         let [path] = source.provide([tool]).await?;
         match source {
             // Pinned: it cannot be another one.
@@ -92,6 +93,7 @@ pub async fn build(source: &Source, recipe: &Recipe, folder: &Path, progress: Pr
     for below in ["bin", "images"] {
         atomic_file::create_folder(&folder.join(below), Access::Public)?;
     }
+    atomic_file::write(&folder.join(UNFINISHED), b"", Access::Public)?;
     atomic_file::remove(&folder.join(LOCK))?;
     let recipe = recipe.clone();
     let work = Work {
@@ -113,7 +115,7 @@ pub async fn build(source: &Source, recipe: &Recipe, folder: &Path, progress: Pr
 fn check_folder(folder: &Path) -> Result<(), Error> {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => {
-            let ours = [LOCK, "bin", "images"].iter().any(|name| folder.join(name).exists());
+            let ours = [LOCK, UNFINISHED].iter().any(|name| folder.join(name).exists());
             if entries.next().is_none() || ours {
                 return Ok(());
             }
@@ -138,7 +140,21 @@ async fn check_version(tool: Tool, path: &Path) -> Result<(), Error> {
         Tool::Coredns => &["-version"],
         // It only waits.
         Tool::Pause => return Ok(()),
-        _ => &["--version"],
+        Tool::Etcd
+        | Tool::KubeApiserver
+        | Tool::KubeControllerManager
+        | Tool::KubeScheduler
+        | Tool::KubeProxy
+        | Tool::Kubelet
+        | Tool::Kubeadm
+        | Tool::Containerd
+        | Tool::Ctr
+        | Tool::Runc
+        | Tool::Crictl
+        | Tool::CniBridge
+        | Tool::CniHostLocal
+        | Tool::CniLoopback
+        | Tool::CniPortmap => &["--version"],
     };
     let program = Program::new(path).arguments(question.iter().copied());
     let said = match tokio::time::timeout(ANSWER_LIMIT, program.run(Vec::new())).await {
@@ -166,6 +182,9 @@ fn says_version(said: &str, version: &str) -> bool {
 }
 
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// Says that the folder was being made into a payload: it may be gone on with. `/usr/local` has a `bin` as well.
+const UNFINISHED: &str = "payload.unfinished";
 
 /// What an image of ours is made of; what it runs comes first.
 fn programs_of(image: Image) -> Vec<Tool> {
@@ -220,6 +239,7 @@ impl Work {
             lock.files.insert(file, entry);
         }
         lock.save(&self.folder.join(LOCK))?;
+        atomic_file::remove(&self.folder.join(UNFINISHED))?;
         let strays = strays(&self.folder, &lock)?;
         Ok(Built { lock, left_out, strays })
     }

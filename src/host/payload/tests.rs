@@ -317,9 +317,10 @@ async fn a_worker_needs_less_and_a_shared_address_more() {
 async fn nothing_is_put_beside_what_is_not_a_payload() {
     let kit = Kit::new();
     kit.write("home/letter", b"", Access::Public);
+    kit.write("home/bin/ls", b"", Access::Executable);
     let error = kit.build("home", &Recipe::default()).await.unwrap_err();
     assert!(matches!(error, Error::Occupied { .. }), "{error}");
-    assert_eq!(std::fs::read_dir(kit.path("home")).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(kit.path("home")).unwrap().count(), 2);
     // What was cut short has no lock, also where there was one.
     kit.build("out", &Recipe::default()).await.unwrap();
     let include = |path: PathBuf| Recipe {
@@ -328,6 +329,12 @@ async fn nothing_is_put_beside_what_is_not_a_payload() {
     };
     kit.build("out", &include(kit.path("nowhere"))).await.unwrap_err();
     assert!(matches!(kit.verify("out"), Err(Error::NoLock { .. })));
+    kit.build("out", &Recipe::default()).await.unwrap();
+    assert_eq!(
+        kit.verify("out").unwrap().strays,
+        Vec::<String>::new(),
+        "gone on with, to the end"
+    );
     let error = kit.build("new", &include("lib".into())).await.unwrap_err();
     assert!(matches!(error, Error::Relative { .. }), "{error}");
     assert!(!kit.path("new").exists());
@@ -384,6 +391,8 @@ async fn archives_of_others_are_taken_under_the_name_they_shall_have() {
         archives,
         ..Recipe::default()
     };
+    // What is given does not have to be made.
+    std::fs::remove_file(kit.path("programs/etcdctl")).unwrap();
     let built = kit.build("two", &recipe).await.unwrap();
     assert_eq!(built.left_out, []);
     let image = |lock: &PayloadLock, file: &str| lock.files[file].image.clone().unwrap();
