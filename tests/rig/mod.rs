@@ -31,6 +31,8 @@ pub(crate) use kubeadm::Kubeadm;
 pub(crate) use node::{Node, Off};
 pub(crate) use ours::{OurCluster, Ours, TALKER};
 
+use tokio::sync::{Mutex, MutexGuard};
+
 use machine::Machine;
 use network::Network;
 use slot::Slot;
@@ -56,11 +58,15 @@ const KEPT: usize = 5;
 /// How many rigs this process had.
 static RIGS: AtomicU32 = AtomicU32::new(0);
 
+/// Whose turn it is: a rig is a cluster's worth of processes, and two at a time would only wait for one another.
+static TURN: Mutex<()> = Mutex::const_new(());
+
 /// A network with room for nodes. Dropping it ends whatever is left of it, and removes its folder unless a test failed.
 pub(crate) struct Rig {
     // Dropped in this order: the network's processes before the folder, the slot last.
     network: Network,
     shared: Arc<Shared>,
+    _turn: MutexGuard<'static, ()>,
 }
 
 /// What nodes need of their rig.
@@ -94,6 +100,7 @@ impl Rig {
     /// # Errors
     /// In one line, what this machine or this user lacks for it.
     pub(crate) async fn start(parent: &Path, stratum: &Path) -> Result<Self> {
+        let turn = TURN.lock().await;
         let machine = Machine::inspect()?;
         let slot = Slot::take(&machine)?;
         sweep(parent);
@@ -114,7 +121,11 @@ impl Rig {
             shared.add_program(tool).await?;
         }
         let network = Network::start(&shared).await?;
-        let rig = Self { network, shared };
+        let rig = Self {
+            network,
+            shared,
+            _turn: turn,
+        };
         rig.add_image(PAUSE_IMAGE, Tool::Pause).await?;
         Ok(rig)
     }
