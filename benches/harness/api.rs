@@ -37,8 +37,8 @@ pub(crate) struct Call {
     pub(crate) path: String,
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
-    /// In whose name it is sent: a user and a group. The sender needs the right to impersonate.
-    pub(crate) name: Option<(String, &'static str)>,
+    /// In whose name it is sent: a user and its groups. The sender needs the right to impersonate.
+    pub(crate) name: Option<(String, &'static [&'static str])>,
 }
 
 impl Call {
@@ -54,8 +54,8 @@ impl Call {
     }
 
     /// Sends it in somebody else's name: five thousand users would need as many certificates and connections.
-    pub(crate) fn in_the_name_of(mut self, user: String, group: &'static str) -> Self {
-        self.name = Some((user, group));
+    pub(crate) fn in_the_name_of(mut self, user: String, groups: &'static [&'static str]) -> Self {
+        self.name = Some((user, groups));
         self
     }
 
@@ -117,10 +117,11 @@ impl Api {
             .uri(format!("https://{}{}", self.authority, call.path))
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, call.content_type);
-        if let Some((user, group)) = call.name {
-            request = request
-                .header("impersonate-user", user)
-                .header("impersonate-group", group);
+        if let Some((user, groups)) = call.name {
+            request = request.header("impersonate-user", user);
+            for group in groups {
+                request = request.header("impersonate-group", *group);
+            }
         }
         let request = request.body(Full::new(call.body))?;
         let (head, body) = self.sender().await?.send_request(request).await?.into_parts();

@@ -127,16 +127,21 @@ impl Maker {
             parameters.subject_alt_names.push(address);
         }
         let pem = parameters.serialize_request(&self.key)?.pem()?;
-        let (requester, group, usage) = match self.signer {
-            Signer::Serving => (user, "system:nodes", "server auth"),
-            Signer::Client => ("system:bootstrap:b5b5b5".to_owned(), JOINERS, "client auth"),
+        let (requester, groups, usage): (_, &[_], _) = match self.signer {
+            Signer::Serving => (user, &["system:nodes"], "server auth"),
+            // The first is every bootstrap token's, the second is what this one's `auth-extra-groups` says.
+            Signer::Client => (
+                "system:bootstrap:b5b5b5".to_owned(),
+                &["system:bootstrappers", JOINERS],
+                "client auth",
+            ),
         };
         let body = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
             "metadata": {"name": name},
             "spec": {"signerName": self.signer.name(), "usages": ["digital signature", usage],
                 "request": k8s_openapi::ByteString(pem.into_bytes())}});
         let call = Call::new(Method::POST, REQUESTS).body("application/json", body.to_string());
-        Ok((name, call.in_the_name_of(requester, group)))
+        Ok((name, call.in_the_name_of(requester, groups)))
     }
 }
 
