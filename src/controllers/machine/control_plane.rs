@@ -2,7 +2,7 @@
 //! cluster gets what the operator cannot do without. Everything is done again at each start of `stratum up`, which heals
 //! a binding that somebody deleted.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use kube::Client;
@@ -21,7 +21,6 @@ use crate::controllers::operator::SYSTEM_NAMESPACE;
 use crate::host::etcd::{self, Etcd};
 use crate::host::https;
 use crate::host::layout::Identity;
-use crate::host::node_state::API_SERVER_PORT;
 use crate::host::{clock, node_pki, ready};
 use crate::reconcilers::inventory::desired::Next;
 
@@ -66,8 +65,9 @@ pub enum Error {
 pub async fn make_ready(node: &Node) -> Result<(), Error> {
     vote(node).await?;
     answer(node).await?;
-    let client = bootstrap_client(node).await?;
-    bootstrap::prepare(&client, &facts(node)).await?;
+    let trust = node_pki::read_trust(&node.layout).map_err(Error::Credential)?;
+    let client = bootstrap_client(node, &trust).await?;
+    bootstrap::prepare(&client, &facts(node, trust)).await?;
     register(node, &client).await?;
     let admin = ClientSettings::new(node.layout.kubeconfig(Identity::Admin), "up");
     let admin = connection::client(&admin, None).await.map_err(Error::Kubeconfig)?;
@@ -77,16 +77,6 @@ pub async fn make_ready(node: &Node) -> Result<(), Error> {
         tracing::warn!("a newer version of this program has staged the bundled stacks; its set stays");
     }
     Ok(())
-}
-
-/// The local API server.
-#[must_use]
-pub fn server(node: &Node) -> SocketAddr {
-    let loopback: IpAddr = match node.state.address() {
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    SocketAddr::from((loopback, API_SERVER_PORT))
 }
 
 /// Until this node's member of etcd has a vote. Only one that joined ever lacked it; an API server beside a member without
@@ -130,7 +120,7 @@ async fn answer(node: &Node) -> Result<(), Error> {
     let [authorities, certificate, key] = ["ca-bundle.crt", "admin.crt", "admin.key"].map(|name| pki.join(name));
     let client = https::Client::new(&authorities, &certificate, &key).map_err(Error::Client)?;
     let mut waiting = Waiting::new("the API server of this node");
-    while let Err(error) = ready::readyz(&client, server(node), PACE * 5).await {
+    while let Err(error) = ready::readyz(&client, node.state.own_api_server(), PACE * 5).await {
         waiting.tell(&chain(&error));
         clock::sleep(PACE).await;
     }
@@ -138,18 +128,18 @@ async fn answer(node: &Node) -> Result<(), Error> {
 }
 
 /// A client that may do everything, with a certificate that exists in this process only.
-async fn bootstrap_client(node: &Node) -> Result<Client, Error> {
+async fn bootstrap_client(node: &Node, trust: &str) -> Result<Client, Error> {
     let credential = node_pki::bootstrap_credential(&node.layout, &node.state, bootstrap::LIFETIME, clock::now());
     let credential = credential.map_err(Error::Credential)?;
-    let authorities = node_pki::read_trust(&node.layout).map_err(Error::Credential)?;
-    Ok(bootstrap::client(&node_pki::server(&node.state), &authorities, &credential).await?)
+    let server = format!("https://{}", node.state.own_api_server());
+    Ok(bootstrap::client(&server, trust, &credential).await?)
 }
 
-fn facts(node: &Node) -> bootstrap::Facts {
+fn facts(node: &Node, trust: String) -> bootstrap::Facts {
     bootstrap::Facts {
         node: None,
         server: format!("https://{}", node.state.endpoint),
-        certificate_authority: node_pki::read_trust(&node.layout).unwrap_or_default(),
+        certificate_authority: trust,
     }
 }
 

@@ -10,7 +10,7 @@ mod profile;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
 use schemars::JsonSchema;
@@ -199,6 +199,22 @@ impl NodeState {
 
     /// Whether it has a control plane.
     #[must_use]
+    /// Loopback in the family of [`NodeState::address`], as kubeadm has it for etcd: a node of IPv6 alone need not have the
+    /// other.
+    #[must_use]
+    pub fn loopback(&self) -> IpAddr {
+        match self.address() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        }
+    }
+
+    /// Where a controller reaches its own API server.
+    #[must_use]
+    pub fn own_api_server(&self) -> SocketAddr {
+        SocketAddr::from((self.loopback(), API_SERVER_PORT))
+    }
+
     pub fn is_controller(&self) -> bool {
         match self.role {
             Role::Controller => true,
@@ -245,7 +261,7 @@ fn nth(range: IpNet, number: u32) -> Option<IpAddr> {
 impl std::fmt::Display for Endpoint {
     /// `HOST:PORT`, an IPv6 address in brackets.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.host.parse::<std::net::Ipv6Addr>() {
+        match self.host.parse::<Ipv6Addr>() {
             Ok(six) => write!(formatter, "[{six}]:{}", self.port),
             Err(_) => write!(formatter, "{}:{}", self.host, self.port),
         }

@@ -52,7 +52,7 @@ pub(super) fn parts(context: &Context<'_>) -> Result<Parts, Error> {
         ],
         capabilities: vec!["NET_ADMIN", "NET_RAW"],
         // It asks the API server by this name: that of its own node, for the shared address is what it is to bring up.
-        host_names: vec![(context.loopback().to_string(), "kubernetes")],
+        host_names: vec![(context.state.loopback().to_string(), "kubernetes")],
         // It takes the address off the interface when it ends.
         grace: 10,
         ..Parts::default()

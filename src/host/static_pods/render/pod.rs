@@ -82,7 +82,7 @@ impl Probes {
     fn probe(&self, context: &Context<'_>, path: &str, timing: Probe) -> Probe {
         Probe {
             http_get: Some(HTTPGetAction {
-                host: Some(context.loopback().to_string()),
+                host: Some(context.state.loopback().to_string()),
                 path: Some(path.to_owned()),
                 // A number and no named port: a declared port on the host's network would make the kubelet's admission
                 // compare a pod with the one it replaces.
