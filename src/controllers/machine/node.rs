@@ -6,10 +6,10 @@ use std::io::Write;
 use jiff::Timestamp;
 
 use crate::host::layout::Layout;
+use crate::host::node_pki;
 use crate::host::node_state::{self, NodeState, Profile};
 use crate::host::runtime::{self, Facts, Resolvers};
 use crate::host::static_pods::{self, Argument, Component, StaticPods};
-use crate::host::{node_pki, static_pods as pods};
 
 /// What `/etc/stratum/config.yaml` passes through to the parts of a node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,11 +67,16 @@ impl Node {
     /// Its static pods.
     #[must_use]
     pub fn static_pods(&self) -> StaticPods {
-        let inputs = pods::Inputs {
+        self.static_pods_on(&Facts::detect(self.layout.root()))
+    }
+
+    /// Its static pods, on a machine that was looked at already.
+    fn static_pods_on(&self, facts: &Facts) -> StaticPods {
+        let inputs = static_pods::Inputs {
             images: BTreeMap::new(),
             extra_arguments: self.config.arguments.clone(),
-            selinux_confines: Facts::detect(self.layout.root()).selinux,
-            trust_folders: pods::trust_folders(&self.layout),
+            selinux_confines: facts.selinux,
+            trust_folders: static_pods::trust_folders(&self.layout),
         };
         StaticPods::new(self.layout.clone(), inputs)
     }
@@ -100,8 +105,11 @@ impl Node {
             settings: &self.config.runtime,
         };
         runtime::prepare_node_configs(inputs, &self.state, writer).map_err(Error::Runtime)?;
-        self.follow_resolvers(writer)?;
-        let written = self.static_pods().write_all(&self.state).map_err(Error::StaticPods)?;
+        self.write_upstream(&facts.resolvers, writer)?;
+        let written = self
+            .static_pods_on(&facts)
+            .write_all(&self.state)
+            .map_err(Error::StaticPods)?;
         for component in &written.changed {
             let _ = writeln!(writer, "wrote the manifest of {component}");
         }
@@ -120,7 +128,10 @@ impl Node {
     /// # Errors
     /// When the file cannot be written.
     pub fn follow_resolvers(&self, writer: &mut dyn Write) -> Result<(), Error> {
-        let resolvers = Resolvers::detect(self.layout.root());
-        runtime::write_coredns_upstream(&self.layout, &resolvers, writer).map_err(Error::Upstream)
+        self.write_upstream(&Resolvers::detect(self.layout.root()), writer)
+    }
+
+    fn write_upstream(&self, resolvers: &Resolvers, writer: &mut dyn Write) -> Result<(), Error> {
+        runtime::write_coredns_upstream(&self.layout, resolvers, writer).map_err(Error::Upstream)
     }
 }
