@@ -5,9 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use secrecy::{ExposeSecret, SecretString};
 use serde::Serialize;
-use zeroize::Zeroizing;
 
 use super::atomic_file::{self, Access};
 
@@ -55,67 +53,39 @@ impl Kubeconfig {
     /// # Errors
     /// Names the path.
     pub fn write(&self, path: &Path) -> Result<bool, Error> {
-        let user = UserEntry {
-            client_certificate: text(&self.client_certificate)?,
-            client_key: text(&self.client_key)?,
+        let name = self.user.as_str();
+        let document = Document {
+            api_version: "v1",
+            kind: "Config",
+            clusters: [Named {
+                name: CLUSTER,
+                cluster: ClusterEntry {
+                    server: &self.server,
+                    certificate_authority: text(&self.certificate_authority)?,
+                },
+            }],
+            users: [NamedUser {
+                name,
+                user: UserEntry {
+                    client_certificate: text(&self.client_certificate)?,
+                    client_key: text(&self.client_key)?,
+                },
+            }],
+            contexts: [NamedContext {
+                name,
+                context: ContextEntry {
+                    cluster: CLUSTER,
+                    user: name,
+                },
+            }],
+            current_context: name,
         };
-        write(path, &self.server, &self.certificate_authority, &self.user, user)
+        let yaml = serde_saphyr::to_string(&document).map_err(|error| Error::Yaml {
+            path: path.to_owned(),
+            source: Box::new(error),
+        })?;
+        Ok(atomic_file::write_if_changed(path, yaml.as_bytes(), Access::Secret)?)
     }
-}
-
-/// The same for a user with a bootstrap token: what a machine has before it has a certificate.
-#[derive(Clone, Debug)]
-pub struct TokenKubeconfig {
-    /// `https://HOST:PORT`
-    pub server: String,
-    /// The user's name inside the file.
-    pub user: String,
-    /// PEM file with the certificates to trust.
-    pub certificate_authority: PathBuf,
-    /// The token.
-    pub token: SecretString,
-}
-
-impl TokenKubeconfig {
-    /// Writes the file, mode 0600, unless it already says the same.
-    ///
-    /// # Errors
-    /// Names the path.
-    pub fn write(&self, path: &Path) -> Result<bool, Error> {
-        let user = TokenEntry {
-            token: self.token.expose_secret(),
-        };
-        write(path, &self.server, &self.certificate_authority, &self.user, user)
-    }
-}
-
-fn write<U: Serialize>(path: &Path, server: &str, authority: &Path, name: &str, user: U) -> Result<bool, Error> {
-    let document = Document {
-        api_version: "v1",
-        kind: "Config",
-        clusters: [Named {
-            name: CLUSTER,
-            cluster: ClusterEntry {
-                server,
-                certificate_authority: text(authority)?,
-            },
-        }],
-        users: [NamedUser { name, user }],
-        contexts: [NamedContext {
-            name,
-            context: ContextEntry {
-                cluster: CLUSTER,
-                user: name,
-            },
-        }],
-        current_context: name,
-    };
-    let yaml = serde_saphyr::to_string(&document).map_err(|error| Error::Yaml {
-        path: path.to_owned(),
-        source: Box::new(error),
-    })?;
-    let yaml = Zeroizing::new(yaml);
-    Ok(atomic_file::write_if_changed(path, yaml.as_bytes(), Access::Secret)?)
 }
 
 const CLUSTER: &str = "stratum";
@@ -129,11 +99,11 @@ fn text(path: &Path) -> Result<&str, Error> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Document<'a, U> {
+struct Document<'a> {
     api_version: &'a str,
     kind: &'a str,
     clusters: [Named<'a>; 1],
-    users: [NamedUser<'a, U>; 1],
+    users: [NamedUser<'a>; 1],
     contexts: [NamedContext<'a>; 1],
     #[serde(rename = "current-context")]
     current_context: &'a str,
@@ -153,14 +123,9 @@ struct ClusterEntry<'a> {
 }
 
 #[derive(Serialize)]
-struct NamedUser<'a, U> {
+struct NamedUser<'a> {
     name: &'a str,
-    user: U,
-}
-
-#[derive(Serialize)]
-struct TokenEntry<'a> {
-    token: &'a str,
+    user: UserEntry<'a>,
 }
 
 #[derive(Serialize)]

@@ -194,12 +194,6 @@ impl Layout {
         self.kubelet_pki().join("kubelet-client-current.pem")
     }
 
-    /// `/var/lib/stratum/kubeconfig/bootstrap-kubelet.conf`: the token a joining kubelet asks for its certificate with.
-    #[must_use]
-    pub fn bootstrap_kubeconfig(&self) -> PathBuf {
-        self.state().join("kubeconfig/bootstrap-kubelet.conf")
-    }
-
     /// `/var/lib/stratum/coredns`: what CoreDNS pods of this node mount.
     #[must_use]
     pub fn coredns(&self) -> PathBuf {
@@ -242,7 +236,6 @@ mod tests {
                 layout.kubelet_root(),
                 layout.kubelet_pki(),
                 layout.kubelet_client(),
-                layout.bootstrap_kubeconfig(),
                 layout.coredns(),
                 layout.control_socket(),
                 layout.up_lock(),
@@ -272,7 +265,6 @@ mod tests {
             "var/lib/kubelet",
             "var/lib/kubelet/pki",
             "var/lib/kubelet/pki/kubelet-client-current.pem",
-            "var/lib/stratum/kubeconfig/bootstrap-kubelet.conf",
             "var/lib/stratum/coredns",
             "run/stratum/up.sock",
             "run/stratum/up.lock",

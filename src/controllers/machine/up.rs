@@ -221,11 +221,8 @@ impl Services {
         for image in imported.map_err(Error::Payload)?.imported {
             tracing::info!(image, "imported");
         }
-        let kubelet = Program::new(self.payload.program(Tool::Kubelet)).arguments(runtime::kubelet_arguments(
-            layout,
-            &self.node.state,
-            None,
-        ));
+        let kubelet = Program::new(self.payload.program(Tool::Kubelet))
+            .arguments(runtime::kubelet_arguments(layout, &self.node.state));
         self.run(ServiceName::Kubelet, kubelet, Duration::from_secs(20)).await
     }
 

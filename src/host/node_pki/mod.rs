@@ -29,7 +29,7 @@ use crate::pki::key::Key;
 pub use authorities::{Files, Received, read_authorities, write_authorities, write_trust};
 pub use drift::subject_drift;
 pub use error::Error;
-pub use kubeconfigs::{Retired, kubeconfigs, retire_bootstrap, server, write_bootstrap, write_kubeconfigs};
+pub use kubeconfigs::{kubeconfigs, write_kubeconfigs};
 pub use table::{
     ETCD_BUNDLE, FRONT_PROXY_BUNDLE, FRONT_PROXY_CLIENT, KUBELET_API_GROUP, KUBELET_CLIENT_BUNDLE, Leaf, Place,
     ROOT_BUNDLE, SERVICE_ACCOUNT, SERVICE_ACCOUNT_BUNDLE, Signer, leaves, subject,

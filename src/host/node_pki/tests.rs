@@ -4,8 +4,6 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use secrecy::SecretString;
-
 use super::super::atomic_file::{self, Access};
 use super::super::child::Program;
 use super::super::clock;

@@ -1,5 +1,6 @@
-//! Kubeconfigs, the token of a joining worker, and subjects of other releases.
+//! Kubeconfigs, the trust of a worker, and subjects of other releases.
 
+use super::super::kubeconfigs::server;
 use super::*;
 
 #[test]
@@ -31,6 +32,16 @@ fn controllers_have_six_kubeconfigs_that_name_files() {
 }
 
 #[test]
+fn a_worker_has_its_kubelets_alone() {
+    let node = Node::new();
+    let written = write_kubeconfigs(&node.layout, &worker()).unwrap();
+    assert_eq!(written, [node.layout.kubeconfig(Identity::Kubelet)]);
+    let read = kube::config::Kubeconfig::read_from(&written[0]).unwrap();
+    let cluster = read.clusters[0].cluster.as_ref().unwrap();
+    assert_eq!(cluster.server.as_deref(), Some("https://API.example.org.:6443"));
+}
+
+#[test]
 fn whom_a_node_asks() {
     let with = |address: &str, state: NodeState| NodeState {
         addresses: vec![address.parse().unwrap()],
@@ -47,40 +58,6 @@ fn whom_a_node_asks() {
         ..worker()
     };
     assert_eq!(server(&six), "https://[fd00::9]:443");
-}
-
-#[test]
-fn a_worker_has_its_token_until_it_has_a_certificate() {
-    let node = Node::new();
-    let (layout, now) = (&node.layout, clock::now());
-    assert_eq!(retire_bootstrap(layout, now).unwrap(), Retired::Absent);
-    let token = || SecretString::from("abcdef.0123456789abcdef");
-    assert!(write_bootstrap(layout, &worker(), token()).unwrap());
-    assert!(!write_bootstrap(layout, &worker(), token()).unwrap());
-    let path = layout.bootstrap_kubeconfig();
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    let read = kube::config::Kubeconfig::read_from(&path).unwrap();
-    let user = read.auth_infos[0].auth_info.as_ref().unwrap();
-    use secrecy::ExposeSecret;
-    assert_eq!(user.token.as_ref().unwrap().expose_secret(), "abcdef.0123456789abcdef");
-    let cluster = read.clusters[0].cluster.as_ref().unwrap();
-    assert_eq!(cluster.server.as_deref(), Some("https://API.example.org.:6443"));
-    assert_eq!(
-        write_kubeconfigs(layout, &worker()).unwrap(),
-        [layout.kubeconfig(Identity::Kubelet)]
-    );
-    assert_eq!(retire_bootstrap(layout, now).unwrap(), Retired::StillNeeded);
-    // As its kubelet gets one.
-    let controller_node = Node::prepared(&controller());
-    let pem = std::fs::read(controller_node.layout.kubelet_client()).unwrap();
-    atomic_file::create_folder(&layout.kubelet_pki(), Access::Public).unwrap();
-    atomic_file::write(&layout.kubelet_client(), &pem[..pem.len() / 3], Access::Secret).unwrap();
-    assert_eq!(retire_bootstrap(layout, now).unwrap(), Retired::StillNeeded);
-    atomic_file::write(&layout.kubelet_client(), &pem, Access::Secret).unwrap();
-    let expired = now + SignedDuration::from_hours(24 * 366);
-    assert_eq!(retire_bootstrap(layout, expired).unwrap(), Retired::StillNeeded);
-    assert_eq!(retire_bootstrap(layout, now).unwrap(), Retired::Removed);
-    assert!(!path.exists());
 }
 
 #[test]

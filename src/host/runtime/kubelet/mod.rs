@@ -79,17 +79,16 @@ pub fn cluster_dns_ip(state: &NodeState) -> Result<IpAddr, Error> {
     }
 }
 
-/// The kubelet's command line, without the program. `bootstrap` is the kubeconfig of a node that has no identity yet.
+/// The kubelet's command line, without the program.
 ///
 /// Only what the configuration file has no field for.
 #[must_use]
-pub fn kubelet_arguments(layout: &Layout, state: &NodeState, bootstrap: Option<&Path>) -> Vec<OsString> {
+pub fn kubelet_arguments(layout: &Layout, state: &NodeState) -> Vec<OsString> {
     let mut arguments = vec![
         flag("config", &kubelet_config_path(layout)),
         flag("kubeconfig", &layout.kubeconfig(Identity::Kubelet)),
+        flag("hostname-override", &state.node_name),
     ];
-    arguments.extend(bootstrap.map(|path| flag("bootstrap-kubeconfig", path)));
-    arguments.push(flag("hostname-override", &state.node_name));
     let list = |items: Vec<String>| (!items.is_empty()).then(|| items.join(","));
     let addresses = list(state.addresses.iter().map(ToString::to_string).collect());
     arguments.extend(addresses.map(|addresses| flag("node-ip", &addresses)));

@@ -226,13 +226,13 @@ fn the_list_of_fields_is_sorted_and_has_ours() {
 #[test]
 fn the_command_line() {
     let layout = Layout::system();
-    let words = |state: &NodeState, bootstrap: Option<&str>| {
-        let arguments = kubelet_arguments(&layout, state, bootstrap.map(Path::new));
+    let words = |state: &NodeState| {
+        let arguments = kubelet_arguments(&layout, state);
         let words: Vec<String> = arguments.into_iter().map(|word| word.into_string().unwrap()).collect();
         words.join("\n")
     };
     let mut state = tainted(node(Role::Worker, Profile::Default));
     state.addresses.push("fd00::1".parse().unwrap());
-    insta::assert_snapshot!(words(&state, Some("/var/lib/stratum/kubeconfig/bootstrap.conf")));
-    insta::assert_snapshot!(words(&node(Role::Controller, Profile::Default), None));
+    insta::assert_snapshot!(words(&state));
+    insta::assert_snapshot!(words(&node(Role::Controller, Profile::Default)));
 }
