@@ -11,7 +11,7 @@ use anyhow::Context;
 use self::arguments::NodeArguments;
 use super::config::ConfigFile;
 use super::printer;
-use crate::controllers::machine::install::{self, Material};
+use crate::controllers::machine::install;
 use crate::controllers::machine::node::Config;
 use crate::host::layout::Layout;
 use crate::host::lock::{Attempt, Lock};
@@ -77,7 +77,7 @@ fn become_node(
 ) -> anyhow::Result<()> {
     take_payload(payload, layout)?;
     let mut told = Vec::new();
-    let installed = install::install(layout.clone(), state, config, &Material::New, clock::now(), &mut told);
+    let installed = install::install(layout.clone(), state, config, clock::now(), &mut told);
     if !quiet {
         printer::stdout(&String::from_utf8_lossy(&told))?;
     }

@@ -4,22 +4,10 @@
 use std::io::Write;
 
 use jiff::Timestamp;
-use zeroize::Zeroizing;
 
 use super::node::{self, Config, Node};
 use crate::host::layout::Layout;
-use crate::host::node_pki;
 use crate::host::node_state::{self, NodeState};
-
-/// Where the authorities of the cluster come from.
-pub enum Material {
-    /// They are made here: this is the first controller. What lies in the PKI folder already is taken.
-    New,
-    /// From another controller, by name below the PKI folder.
-    Received(Vec<(String, Zeroizing<Vec<u8>>)>),
-    /// A worker has none: what the cluster is trusted by, as PEM.
-    Trust(Vec<u8>),
-}
 
 /// Why a machine did not become a node.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +23,6 @@ pub enum Error {
     /// `node.yaml`.
     #[error(transparent)]
     State(#[from] node_state::Error),
-    /// The authorities that were handed over.
-    #[error("cannot take over the cluster's authorities")]
-    Authorities(#[source] node_pki::Error),
     /// Something that is rendered.
     #[error(transparent)]
     Node(#[from] node::Error),
@@ -99,8 +84,8 @@ fn differences(one: &NodeState, other: &NodeState) -> Vec<&'static str> {
         .collect()
 }
 
-/// Writes everything a node has. Before this nothing was changed; a founder's state is written before its authorities are
-/// made, so that a second try takes them for its own, and a joiner's after they have been handed over.
+/// Writes everything a node has. A founder's state is written before its authorities are made, so that a second try takes
+/// them for its own; a joiner has put there what it was handed of its cluster's before.
 ///
 /// # Errors
 /// Says what could not be written. Doing it again goes on where it stopped.
@@ -108,20 +93,9 @@ pub fn install(
     layout: Layout,
     state: NodeState,
     config: Config,
-    material: &Material,
     now: Timestamp,
     writer: &mut dyn Write,
 ) -> Result<Node, Error> {
-    match material {
-        Material::New => {}
-        Material::Received(files) => {
-            let files = files.iter().map(|(name, content)| (name.as_str(), content.as_slice()));
-            node_pki::write_authorities(&layout, files, now).map_err(Error::Authorities)?;
-        }
-        Material::Trust(bundle) => {
-            node_pki::write_trust(&layout, bundle, now).map_err(Error::Authorities)?;
-        }
-    }
     node_state::save(&layout.node_state(), &state)?;
     let node = Node { layout, state, config };
     node.prepare(now, writer)?;

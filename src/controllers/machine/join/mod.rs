@@ -20,7 +20,7 @@ use zeroize::Zeroizing;
 pub use error::Error;
 
 use super::claim;
-use super::install::{self, Material};
+use super::install;
 use super::node::{Config, Node};
 use super::wish::foreign_labels;
 use crate::controllers::bootstrap;
@@ -197,8 +197,7 @@ impl Prospect {
             let kubelet = connection::client(&kubelet, None).await.map_err(Error::Kubeconfig)?;
             self.state.networks.learned_dns = learn_dns(&kubelet).await;
         }
-        let material = Material::Trust(self.trusted());
-        Ok(install::install(layout, self.state, config, &material, now, writer)?)
+        Ok(install::install(layout, self.state, config, now, writer)?)
     }
 
     async fn join_as_controller(
@@ -223,15 +222,7 @@ impl Prospect {
         if let Some(own) = &mut self.state.etcd {
             own.initial_cluster = initial_cluster(&members, &self.state.node_name, self.state.addresses.first());
         }
-        let material = Material::Received(self.material);
-        Ok(install::install(
-            layout,
-            self.state,
-            config,
-            &material,
-            clock::now(),
-            writer,
-        )?)
+        Ok(install::install(layout, self.state, config, clock::now(), writer)?)
     }
 
     fn trusted(&self) -> Vec<u8> {
