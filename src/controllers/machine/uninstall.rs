@@ -9,7 +9,7 @@ mod leave;
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use kube::Client;
@@ -18,8 +18,8 @@ use serde::Serialize;
 use crate::controllers::concern::chain;
 use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::nodes;
-use crate::host::etcd::members::{Leaving, Members};
-use crate::host::etcd::{CLIENT_PORT, Etcd};
+use crate::host::etcd::members::{Leaving, Member, Members};
+use crate::host::etcd::{self, Etcd};
 use crate::host::layout::{Identity, Layout};
 use crate::host::lock::Lock;
 use crate::host::node_state::{self, NodeState, Role};
@@ -180,9 +180,7 @@ async fn member(layout: &Layout, state: &NodeState) -> Result<Leaving, String> {
     let servers = servers(state);
     let members = etcd(layout, servers)?.members().await.map_err(|error| chain(&error))?;
     let well = well(layout, &members).await;
-    Ok(members.leaving(state.address(), |member| {
-        addresses(&member.peer_urls).any(|address| well.contains(&address))
-    }))
+    Ok(members.leaving(state.address(), |member| is_well(&well, member)))
 }
 
 /// Where members of etcd were when this node was installed. Its own may be down, and the others' list is as good.
@@ -196,27 +194,22 @@ fn servers(state: &NodeState) -> Vec<IpAddr> {
 }
 
 fn etcd(layout: &Layout, servers: Vec<IpAddr>) -> Result<Etcd, String> {
-    let servers = servers
-        .into_iter()
-        .map(|server| SocketAddr::from((server, CLIENT_PORT)))
-        .collect();
+    let servers = servers.into_iter().map(etcd::client_address).collect();
     Etcd::new(layout, servers).map_err(|error| chain(&error))
+}
+
+fn is_well(well: &BTreeSet<IpAddr>, member: &Member) -> bool {
+    member.addresses().any(|address| well.contains(&address))
 }
 
 /// The members that answer with what a quorum agrees on.
 async fn well(layout: &Layout, members: &Members) -> BTreeSet<IpAddr> {
-    let all = members.0.iter().flat_map(|member| addresses(&member.peer_urls));
+    let all = members.0.iter().flat_map(Member::addresses);
     let asked = all.map(|address| async move {
         let answered = etcd(layout, vec![address]).ok()?.members().await;
         answered.is_ok().then_some(address)
     });
     futures::future::join_all(asked).await.into_iter().flatten().collect()
-}
-
-/// The addresses in peer URLs.
-fn addresses(urls: &[String]) -> impl Iterator<Item = IpAddr> + '_ {
-    let address = |url: &String| url.split_once("://")?.1.parse::<SocketAddr>().ok();
-    urls.iter().filter_map(address).map(|address| address.ip())
 }
 
 /// Takes this machine off its cluster, and everything of the node off the machine. `lock` is the node's. Tells `progress` a
@@ -322,15 +315,12 @@ async fn remove_member(layout: &Layout, state: &NodeState) -> Result<(), leave::
         .await
         .map_err(leave::Error::Etcd)?;
     let well = well(layout, &members).await;
-    let is_well = |member: &crate::host::etcd::members::Member| {
-        addresses(&member.peer_urls).any(|address| well.contains(&address))
-    };
-    match members.leaving(state.address(), is_well) {
+    match members.leaving(state.address(), |member| is_well(&well, member)) {
         Leaving::Gone | Leaving::Last => Ok(()),
         Leaving::NoQuorum { healthy, needed } => Err(leave::Error::NoQuorum { healthy, needed }),
         Leaving::Remove(id) => {
             let others = members.0.iter().filter(|member| member.id != id && !member.is_learner);
-            let servers = others.flat_map(|member| addresses(&member.peer_urls)).collect();
+            let servers = others.flat_map(Member::addresses).collect();
             let others = etcd(layout, servers).map_err(leave::Error::Client)?;
             others.remove(&id).await.map_err(leave::Error::Etcd)
         }

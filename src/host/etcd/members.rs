@@ -63,6 +63,16 @@ pub fn peer_url(address: IpAddr) -> String {
     format!("https://{}", std::net::SocketAddr::from((address, PEER_PORT)))
 }
 
+impl Member {
+    /// The addresses the others reach it at. A URL that names a host by name has none.
+    pub fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.peer_urls.iter().filter_map(|url| {
+            let url: http::Uri = url.parse().ok()?;
+            url.host()?.trim_matches(['[', ']']).parse().ok()
+        })
+    }
+}
+
 impl Members {
     /// The member of a node, by its address; the name is empty before its first start.
     #[must_use]
@@ -142,6 +152,18 @@ mod tests {
     fn a_peer_has_its_brackets() {
         assert_eq!(peer_url("10.0.0.1".parse().unwrap()), "https://10.0.0.1:2380");
         assert_eq!(peer_url("fd00::1".parse().unwrap()), "https://[fd00::1]:2380");
+        let urls = [
+            "https://10.0.0.1:2380",
+            "https://[fd00::1]:2380",
+            "https://name:2380",
+            "",
+        ];
+        let member = Member {
+            peer_urls: urls.map(str::to_owned).to_vec(),
+            ..member("a", 1, false)
+        };
+        let addresses: Vec<String> = member.addresses().map(|address| address.to_string()).collect();
+        assert_eq!(addresses, ["10.0.0.1", "fd00::1"]);
     }
 
     #[test]

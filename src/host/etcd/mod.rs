@@ -29,6 +29,12 @@ pub fn client_address(node: IpAddr) -> SocketAddr {
     SocketAddr::from((node, CLIENT_PORT))
 }
 
+/// The URL under which clients reach the member at an address.
+#[must_use]
+pub fn client_url(address: IpAddr) -> String {
+    format!("https://{}", client_address(address))
+}
+
 /// Why etcd did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -285,17 +285,8 @@ impl Prospect {
 
 /// All members by name and address; this one has no name in etcd before its first start.
 fn initial_cluster(members: &Members, name: &str, address: Option<&IpAddr>) -> Vec<Member> {
-    let addressed = members.0.iter().flat_map(|member| {
-        let address = |url: &String| {
-            let uri: http::Uri = url.parse().ok()?;
-            uri.host()?.trim_matches(['[', ']']).parse::<IpAddr>().ok()
-        };
-        member
-            .peer_urls
-            .iter()
-            .filter_map(address)
-            .map(move |address| (member, address))
-    });
+    let members = members.0.iter();
+    let addressed = members.flat_map(|member| member.addresses().map(move |address| (member, address)));
     addressed
         .map(|(member, found)| Member {
             name: if Some(&found) == address {

@@ -1,13 +1,12 @@
 //! This node's member of etcd.
 
+use std::net::SocketAddr;
+
+use super::super::super::etcd::client_url;
+use super::super::super::etcd::members::peer_url;
 use super::super::{Component, Error};
 use super::pod::{Mount, Parts, Probes, text};
-use super::{Arguments, Context, url};
-
-/// Where clients reach a member.
-pub(super) const CLIENT_PORT: u16 = 2379;
-/// Where members reach one another.
-const PEER_PORT: u16 = 2380;
+use super::{Arguments, Context};
 
 pub(super) fn parts(context: &Context<'_>) -> Result<Parts, Error> {
     let metrics = Component::Etcd.listener().unwrap_or_default();
@@ -38,20 +37,16 @@ pub(super) fn parts(context: &Context<'_>) -> Result<Parts, Error> {
 fn arguments(context: &Context<'_>, metrics: u16) -> Result<Arguments, Error> {
     let state = context.state;
     let etcd = state.etcd.as_ref().ok_or(Error::NoEtcd)?;
-    let (address, loopback) = (state.address(), context.loopback());
-    let client = url("https", address, CLIENT_PORT);
-    let peer = url("https", address, PEER_PORT);
+    let (address, loopback) = (state.address(), context.state.loopback());
+    let (client, peer) = (client_url(address), peer_url(address));
     let members = etcd.initial_cluster.iter();
-    let members = members.map(|member| format!("{}={}", member.name, url("https", member.address, PEER_PORT)));
+    let members = members.map(|member| format!("{}={}", member.name, peer_url(member.address)));
     let members: Vec<String> = members.collect();
     let bundle = context.pki("etcd/ca-bundle.crt");
     let mut arguments = Arguments::default();
     let mut set = |name, value| arguments.set(name, value);
     set("name", state.node_name.clone());
-    set(
-        "listen-client-urls",
-        format!("{},{client}", url("https", loopback, CLIENT_PORT)),
-    );
+    set("listen-client-urls", format!("{},{client}", client_url(loopback)));
     set("advertise-client-urls", client);
     set("listen-peer-urls", peer.clone());
     set("initial-advertise-peer-urls", peer);
@@ -66,7 +61,10 @@ fn arguments(context: &Context<'_>, metrics: u16) -> Result<Arguments, Error> {
     set("peer-trusted-ca-file", bundle);
     set("peer-client-cert-auth", "true".to_owned());
     set("snapshot-count", "10000".to_owned());
-    set("listen-metrics-urls", url("http", loopback, metrics));
+    set(
+        "listen-metrics-urls",
+        format!("http://{}", SocketAddr::new(loopback, metrics)),
+    );
     set("feature-gates", "InitialCorruptCheck=true".to_owned());
     set("watch-progress-notify-interval", "5s".to_owned());
     set("initial-cluster", members.join(","));

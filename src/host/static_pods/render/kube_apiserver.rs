@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use super::super::super::etcd::client_url;
 use super::super::super::node_state::API_SERVER_PORT;
 use super::super::profiles;
 use super::super::{ADMISSION_CONFIG_SHA256, AUDIT_POLICY_SHA256, AUTHENTICATION_CONFIG_SHA256, Component, Error};
-use super::etcd::CLIENT_PORT;
 use super::pod::{Mount, Parts, Probes, text};
-use super::{Arguments, Context, join, url};
+use super::{Arguments, Context, join};
 
 const COMPONENT: Component = Component::KubeApiserver;
 
@@ -99,7 +99,7 @@ fn files(context: &Context<'_>, set: &mut impl FnMut(&'static str, String)) {
     set("tls-private-key-file", pki("apiserver.key"));
     // kubeadm names the one certificate that signs, here and below: it cannot have two trusted at a time.
     set("client-ca-file", pki("ca-bundle.crt"));
-    set("etcd-servers", url("https", context.loopback(), CLIENT_PORT));
+    set("etcd-servers", client_url(context.state.loopback()));
     set("etcd-cafile", pki("etcd/ca-bundle.crt"));
     set("etcd-certfile", pki("apiserver-etcd-client.crt"));
     set("etcd-keyfile", pki("apiserver-etcd-client.key"));

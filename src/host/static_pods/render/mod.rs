@@ -144,8 +144,3 @@ fn join(ranges: &[IpNet]) -> String {
     let ranges: Vec<String> = ranges.iter().map(ToString::to_string).collect();
     ranges.join(",")
 }
-
-/// `https://ADDRESS:PORT`, an IPv6 address in brackets.
-fn url(scheme: &str, address: IpAddr, port: u16) -> String {
-    format!("{scheme}://{}", std::net::SocketAddr::new(address, port))
-}
