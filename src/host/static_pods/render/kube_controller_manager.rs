@@ -4,46 +4,26 @@ use ipnet::IpNet;
 
 use super::super::super::layout::Identity;
 use super::super::Component;
-use super::pod::{Mount, Parts, Probes, text};
+use super::elected::Elected;
+use super::pod::Parts;
 use super::{Arguments, Context, join};
 
-const COMPONENT: Component = Component::KubeControllerManager;
-
 pub(super) fn parts(context: &Context<'_>) -> Parts {
-    let kubeconfig = context.layout.kubeconfig(Identity::ControllerManager);
-    Parts {
-        names_program: true,
-        arguments: context.finish(COMPONENT, arguments(context)),
-        // kubeadm also mounts the authorities of the world: it talks to the API server only.
-        mounts: vec![
-            Mount::folder("pki", context.layout.pki()),
-            Mount::file("kubeconfig", kubeconfig),
-        ],
-        probes: Some(Probes {
-            port: COMPONENT.listener().unwrap_or_default(),
-            scheme: "HTTPS",
-            alive: "/healthz",
-            // kubeadm has no such probe: a pod that does not answer should not count as ready.
-            ready: "/healthz",
-        }),
-        requests: vec![("cpu", "200m")],
-        // It keeps nothing and ends at once; the rest is for a machine under load.
-        grace: 10,
-        ..Parts::default()
-    }
+    let manager = Elected {
+        component: Component::KubeControllerManager,
+        identity: Identity::ControllerManager,
+        cpu: "200m",
+        alive: "/healthz",
+        // kubeadm has no such probe: a pod that does not answer should not count as ready.
+        ready: "/healthz",
+    };
+    let arguments = arguments(context, manager.arguments(context));
+    manager.parts(context, arguments)
 }
 
-fn arguments(context: &Context<'_>) -> Arguments {
+fn arguments(context: &Context<'_>, mut arguments: Arguments) -> Arguments {
     let networks = &context.state.networks;
-    let kubeconfig = text(&context.layout.kubeconfig(Identity::ControllerManager));
-    let mut arguments = Arguments::default();
     let mut set = |name: &str, value: String| arguments.set(name, value);
-    // kubeadm has 127.0.0.1 always.
-    set("bind-address", context.loopback().to_string());
-    set("leader-elect", "true".to_owned());
-    set("kubeconfig", kubeconfig.clone());
-    set("authentication-kubeconfig", kubeconfig.clone());
-    set("authorization-kubeconfig", kubeconfig);
     // Bundles where kubeadm names the one certificate that signs: two are trusted while one replaces the other.
     set("client-ca-file", context.pki("ca-bundle.crt"));
     set("requestheader-client-ca-file", context.pki("front-proxy-ca-bundle.crt"));

@@ -8,6 +8,7 @@
 //! - every component talks to the API server and etcd of its own node, never to a shared address.
 
 mod arguments;
+mod elected;
 mod etcd;
 mod kube_apiserver;
 mod kube_controller_manager;
@@ -16,7 +17,6 @@ mod kube_vip;
 mod pod;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
@@ -105,15 +105,6 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// Loopback in the family of the node's own address, as kubeadm has it for etcd: a node of IPv6 alone need not have
-    /// the other.
-    fn loopback(&self) -> IpAddr {
-        match self.state.address() {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        }
-    }
-
     fn image(&self, component: Component) -> String {
         let ours = || component.image().reference().to_owned();
         self.inputs.images.get(&component).cloned().unwrap_or_else(ours)
