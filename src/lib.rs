@@ -5,10 +5,11 @@
 //!
 //! | module | role | may use |
 //! |---|---|---|
-//! | [`pki`] | X.509 as pure functions: bytes, keys and time in, bytes out | nothing internal |
-//! | [`reconcilers`] | one file or folder per concern: what was observed, the pure decision, the plan it returns | `pki` |
-//! | [`host`] | this machine: paths, atomic files, locks, processes, folders | `pki` |
-//! | [`controllers`] | the kube-runtime shell: observe, act, leader election, metrics | `reconcilers`, `pki`, `host` |
+//! | [`text`] | what names, ids and messages have to look like | nothing internal |
+//! | [`pki`] | X.509 as pure functions: bytes, keys and time in, bytes out | `text` |
+//! | [`reconcilers`] | one file or folder per concern: what was observed, the pure decision, the plan it returns | `text`, `pki` |
+//! | [`host`] | this machine: paths, atomic files, locks, processes, folders | `text`, `pki` |
+//! | [`controllers`] | the kube-runtime shell: observe, act, leader election, metrics | `text`, `pki`, `reconcilers`, `host` |
 //! | [`cli`] | clap, stdout, exit codes; thin | all of them |
 
 pub mod cli;
@@ -16,3 +17,4 @@ pub mod controllers;
 pub mod host;
 pub mod pki;
 pub mod reconcilers;
+pub mod text;

@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 use crate::controllers::machine::node::Config;
 use crate::host::runtime;
 use crate::host::static_pods::{Argument, Component};
+use crate::text::yaml_fault;
 
 /// Why the file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -116,13 +117,9 @@ impl ConfigFile {
         }
         serde_saphyr::from_str(text).map_err(|error| ConfigError::Parse {
             path: path.to_owned(),
-            reason: one_line(&error.without_snippet().to_string()),
+            reason: yaml_fault(&error),
         })
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use super::exit::Exit;
 use super::printer;
 use crate::controllers::identities::Identities;
 use crate::controllers::nodes;
-use crate::reconcilers::csr::is_node_name;
+use crate::text::is_node_name;
 
 /// The flags of `stratum node`.
 #[derive(Debug, clap::Args)]

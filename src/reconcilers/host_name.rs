@@ -3,6 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use crate::text::is_dns_name;
+
 /// A DNS name of lower-case labels: nothing in it can change the structure of a YAML document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DnsName(String);
@@ -19,14 +21,7 @@ impl DnsName {
     /// [`NotADnsName`] for anything that RFC 1123 does not call a host name, upper case included.
     pub fn new(name: &str) -> Result<Self, NotADnsName> {
         let bare = name.strip_suffix('.').unwrap_or(name);
-        let label = |l: &str| {
-            (1..=63).contains(&l.len())
-                && l.bytes()
-                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-                && !l.starts_with('-')
-                && !l.ends_with('-')
-        };
-        if bare.len() <= 253 && bare.split('.').all(label) {
+        if is_dns_name(bare) {
             Ok(Self(bare.to_owned()))
         } else {
             Err(NotADnsName(name.to_owned()))

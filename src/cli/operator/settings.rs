@@ -13,12 +13,11 @@ use crate::controllers::admin::{AdminSettings, TlsFiles};
 use crate::controllers::operator::{RESYNC, SYSTEM_NAMESPACE, Settings};
 use crate::controllers::telemetry::{LogFilter, LogFormat, TelemetryError};
 use crate::host::layout::{Identity, Layout};
+use crate::text::is_node_name;
 
 /// The admin server's port, when nothing else is said.
 const PORT: u16 = 9440;
 const DRAIN: Duration = Duration::from_secs(20);
-/// The longest node name: a DNS subdomain.
-const NODE_NAME_LIMIT: usize = 253;
 
 /// The flags of `stratum operator`.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -160,15 +159,7 @@ pub(in crate::cli) fn host_name() -> std::io::Result<String> {
 }
 
 fn node_name(text: String) -> Result<String, SettingsError> {
-    let edge = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let good = text.len() <= NODE_NAME_LIMIT
-        && text.split('.').all(|label| {
-            let bytes = label.as_bytes();
-            bytes.first().copied().is_some_and(edge)
-                && bytes.last().copied().is_some_and(edge)
-                && bytes.iter().all(|byte| edge(*byte) || *byte == b'-')
-        });
-    if good {
+    if is_node_name(&text) {
         Ok(text)
     } else {
         Err(SettingsError::NodeName { text })

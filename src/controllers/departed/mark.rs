@@ -6,7 +6,8 @@ use kube::Client;
 use crate::controllers::cluster::{CallError, CallErrorKind};
 use crate::controllers::hands::{self, Mode};
 use crate::controllers::nodes;
-use crate::reconcilers::departed::{MARK, MachineId, Mark};
+use crate::reconcilers::departed::{MARK, Mark};
+use crate::text::MachineId;
 
 /// What became of a Node that was to be marked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::atomic_file::{self, Access};
 use super::NodeState;
+use crate::text::{one_line, yaml_fault};
 
 /// The version this binary writes, and the highest it reads.
 const VERSION: u64 = 1;
@@ -109,7 +110,7 @@ pub fn parse(path: &Path, text: &str) -> Result<NodeState, Error> {
     }
     let malformed = |error: serde_saphyr::Error| Error::Malformed {
         path: path(),
-        reason: one_line(&error.without_snippet().to_string()),
+        reason: yaml_fault(&error),
     };
     let Version { version } = serde_saphyr::from_str(text).map_err(malformed)?;
     match version {
@@ -154,8 +155,4 @@ pub fn save(path: &Path, state: &NodeState) -> Result<(), Error> {
 #[must_use]
 pub fn schema() -> serde_json::Value {
     schemars::schema_for!(NodeState).into()
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

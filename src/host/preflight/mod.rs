@@ -16,13 +16,15 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use observe::{Error, observe};
 
-use super::node_state::NodeState;
+use super::etcd;
+use super::node_state::{API_SERVER_PORT, NodeState};
+use crate::text::{MachineId, is_node_name};
 
 /// Ports a controller's own components listen on, and which component it is.
 const CONTROLLER_PORTS: [(u16, &str); 7] = [
-    (6443, "kube-apiserver"),
-    (2379, "etcd"),
-    (2380, "etcd's peers"),
+    (API_SERVER_PORT, "kube-apiserver"),
+    (etcd::CLIENT_PORT, "etcd"),
+    (etcd::PEER_PORT, "etcd's peers"),
     (2381, "etcd's health"),
     (10257, "kube-controller-manager"),
     (10259, "kube-scheduler"),
@@ -142,7 +144,7 @@ pub fn judge(facts: &Facts, state: &NodeState, tolerates_swap: bool, now: Timest
     if facts.user != 0 {
         found.push(Problem::User(facts.user));
     }
-    if !is_node_name(&state.node_name) {
+    if !may_register(&state.node_name) {
         found.push(Problem::NodeName(state.node_name.clone()));
     }
     let foreign = |address: &&IpAddr| !facts.addresses.contains(address);
@@ -158,7 +160,8 @@ pub fn judge(facts: &Facts, state: &NodeState, tolerates_swap: bool, now: Timest
     {
         found.push(Problem::Clock { now, program });
     }
-    if !facts.machine_id.as_deref().is_some_and(is_machine_id) {
+    let id = facts.machine_id.as_deref().map(str::parse::<MachineId>);
+    if !matches!(id, Some(Ok(_))) {
         found.push(Problem::MachineId(facts.machine_id.clone()));
     }
     if !facts.traces.is_empty() {
@@ -220,27 +223,10 @@ fn forwarding(facts: &Facts, state: &NodeState) -> Vec<Problem> {
     wrong.map(|(_, _, key)| Problem::Forwarding(key)).collect()
 }
 
-/// A DNS subdomain of RFC 1123, as the API server wants the names of Nodes; short enough for the label it becomes.
-fn is_node_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let label = |label: &str| {
-        let bytes = label.as_bytes();
-        !bytes.is_empty()
-            && bytes.iter().all(|byte| plain(*byte) || *byte == b'-')
-            && bytes.first().is_some_and(|byte| plain(*byte))
-            && bytes.last().is_some_and(|byte| plain(*byte))
-    };
-    // kubernetes.io/hostname is a label value, and those have at most 63 characters.
-    name.len() <= 63 && name.split('.').all(label)
-}
-
-/// machine-id(5): 32 hexadecimal digits, not all zero.
-fn is_machine_id(text: &str) -> bool {
-    text.len() == 32
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
-        && text.bytes().any(|byte| byte != b'0')
+/// Short enough for the label it becomes, too: `kubernetes.io/hostname` is a label value, and those have at most 63
+/// characters.
+fn may_register(name: &str) -> bool {
+    name.len() <= 63 && is_node_name(name)
 }
 
 impl fmt::Display for Problem {

@@ -144,8 +144,3 @@ pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
         }),
     }
 }
-
-/// A text on one line.
-pub(super) fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Component, RESTARTED_AT};
+use crate::text::{one_line, yaml_fault};
 
 /// What a component's container runs, as its manifest says. For a static pod that and the image are everything: the
 /// kubelet gives nothing of its own environment to a container.
@@ -153,9 +154,5 @@ fn edit(text: &str, value: &str) -> String {
 }
 
 fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, String> {
-    serde_saphyr::from_str(text).map_err(|error| one_line(&error.without_snippet().to_string()))
-}
-
-fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    serde_saphyr::from_str(text).map_err(|error| yaml_fault(&error))
 }

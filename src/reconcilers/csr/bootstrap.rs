@@ -7,9 +7,10 @@ use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 
 use super::identity::{Claim, Identity};
-use super::{BOOTSTRAPPERS, Decision, NODE_USER, Reason, Request, Standing, form, is_node_name};
+use super::{BOOTSTRAPPERS, Decision, NODE_USER, Reason, Request, Standing, form};
 use crate::pki::hexadecimal;
 use crate::pki::signing_request::SigningRequest;
+use crate::text::is_node_name;
 
 /// What one decision needs to know of the cluster.
 #[derive(Clone, Copy, Debug)]

@@ -13,7 +13,6 @@ pub mod serving;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::host_name::DnsName;
 use super::object::Uid;
 
 pub use reason::{Reason, ReasonWord};
@@ -91,12 +90,6 @@ pub enum Decision {
     Wait(Reason),
     /// There is nothing to decide: it is decided, or another controller's.
     Settled,
-}
-
-/// A name as Nodes have them: lower-case labels, nothing that a file, a path or a user name could read otherwise.
-#[must_use]
-pub fn is_node_name(name: &str) -> bool {
-    DnsName::new(name).is_ok_and(|parsed| parsed.as_str() == name)
 }
 
 /// The signer's own limit when a request names no lifetime (`--cluster-signing-duration` of kube-controller-manager).

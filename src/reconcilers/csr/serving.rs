@@ -2,9 +2,10 @@
 
 use super::identity::{Holders, NodeView};
 use super::network::Network;
-use super::{Decision, NODE_USER, NODES, Reason, Request, Standing, form, is_node_name};
+use super::{Decision, NODE_USER, NODES, Reason, Request, Standing, form};
 use crate::pki::name::AlternativeName;
 use crate::reconcilers::host_name::Host;
+use crate::text::is_node_name;
 
 /// What one decision needs to know of the cluster.
 #[derive(Clone, Copy, Debug)]

@@ -11,7 +11,7 @@ use super::identity::{Holders, NodeView, follow};
 use super::network::Network;
 use super::*;
 use crate::pki::signing_request::kit;
-use crate::reconcilers::host_name::Host;
+use crate::reconcilers::host_name::{DnsName, Host};
 
 const USAGES_SERVING: &[&str] = &["digital signature", "server auth"];
 const USAGES_CLIENT: &[&str] = &["digital signature", "client auth"];

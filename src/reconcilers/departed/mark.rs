@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use jiff::Timestamp;
 
+use crate::text::MachineId;
+
 /// The annotation that is the mark. Its value is a [`Mark`].
 pub const MARK: &str = "stratum.ciq.com/uninstalled-at";
 
@@ -45,44 +47,6 @@ impl FromStr for Mark {
             (mark.to_string() == text).then_some(mark)
         };
         read().ok_or_else(|| NotAMark(text.chars().take(100).collect()))
-    }
-}
-
-/// What tells one machine from another: the content of `/etc/machine-id` (machine-id(5)), which a kubelet reports as
-/// `status.nodeInfo.machineID`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MachineId(String);
-
-impl MachineId {
-    /// The id as text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for MachineId {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-/// A text that is no machine id.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no machine id: 32 digits of 0-9 and a-f, not all 0, as in /etc/machine-id")]
-pub struct NotAMachineId(String);
-
-impl FromStr for MachineId {
-    type Err = NotAMachineId;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.len() == 32 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        // systemd refuses the id of nothing but zeros, too: an image that was never started has it.
-        if digits && text.bytes().any(|byte| byte != b'0') {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(NotAMachineId(text.chars().take(100).collect()))
-        }
     }
 }
 

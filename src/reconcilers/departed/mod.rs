@@ -17,8 +17,9 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::node::{NodeFacts, ReadyStatus};
 use super::object::Uid;
+use crate::text::MachineId;
 
-pub use mark::{MARK, MachineId, Mark, NotAMachineId, NotAMark};
+pub use mark::{MARK, Mark, NotAMark};
 pub use policy::{Answer, DENIAL, POLICY, answer};
 
 /// How long nothing may have been heard of a machine. Its Lease, which is renewed every 10 s and counts as lost after 40,

@@ -17,6 +17,7 @@ use super::token::Found;
 use crate::pki::certificate::{self, Certificate};
 use crate::pki::jws;
 use crate::reconcilers::bootstrap_token::TokenId;
+use crate::text::yaml_fault;
 
 /// Its namespace.
 pub const NAMESPACE: &str = "kube-public";
@@ -79,7 +80,7 @@ pub enum Malformed {
 /// # Errors
 /// Says what is missing or broken.
 pub fn parse(text: &str) -> Result<Published, Malformed> {
-    let file: File = serde_saphyr::from_str(text).map_err(|error| Malformed::Yaml(in_one_line(&error)))?;
+    let file: File = serde_saphyr::from_str(text).map_err(|error| Malformed::Yaml(yaml_fault(&error)))?;
     let File {
         clusters,
         contexts,
@@ -139,11 +140,6 @@ pub fn changes(
             .map(|(key, value)| (key, Some(value))),
     );
     changes
-}
-
-fn in_one_line(error: &serde_saphyr::Error) -> String {
-    let text = error.without_snippet().to_string();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[derive(Deserialize)]

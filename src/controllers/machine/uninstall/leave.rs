@@ -12,7 +12,7 @@ use crate::controllers::identities::Identities;
 use crate::controllers::{hands, nodes};
 use crate::host::layout::Layout;
 use crate::host::{clock, etcd};
-use crate::reconcilers::departed::{MachineId, NotAMachineId};
+use crate::text::{MachineId, NotAMachineId};
 
 /// How long an API server that does not answer is asked again.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -20,6 +20,7 @@ use super::super::images::Image;
 use super::super::layout::Layout;
 use super::error::{Error, Unfinished, read};
 use super::{Inputs, registry, tell};
+use crate::text::one_line;
 
 /// The image every pod's sandbox is started from: the one the payload has. containerd's own default is another version,
 /// which a machine without a way out could not fetch.
@@ -150,7 +151,7 @@ fn parsed(path: &Path) -> Result<Option<toml::Table>, Error> {
     let text = std::str::from_utf8(&bytes).map_err(|_| malformed("it is not UTF-8".to_owned()))?;
     let table = text.parse::<toml::Table>().map_err(|error| {
         let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
-        malformed(format!("line {line}: {}", super::error::one_line(error.message())))
+        malformed(format!("line {line}: {}", one_line(error.message())))
     })?;
     Ok(Some(table))
 }

@@ -10,10 +10,10 @@ use serde::Deserialize;
 use serde_saphyr::Spanned;
 use zeroize::Zeroizing;
 
-use super::super::error::one_line;
 use super::endpoint::{Endpoint, Registry};
 use crate::pki::certificate::Certificate;
 use crate::pki::key::Key;
+use crate::text::yaml_fault;
 
 /// Why registries.yaml cannot be used. Nothing was changed then.
 #[derive(Debug, thiserror::Error)]
@@ -204,8 +204,7 @@ pub(super) fn parse(path: &Path, bytes: &[u8]) -> Result<Registries, RegistriesE
     if text.lines().all(empty) {
         return Ok(Registries::default());
     }
-    let Document { mirrors, configs } =
-        serde_saphyr::from_str(text).map_err(|error| failed(one_line(&error.without_snippet().to_string())))?;
+    let Document { mirrors, configs } = serde_saphyr::from_str(text).map_err(|error| failed(yaml_fault(&error)))?;
     let mut registries = Registries::default();
     for (name, mirror) in mirrors.unwrap_or_default() {
         let key = format!("mirrors.{name:?}");

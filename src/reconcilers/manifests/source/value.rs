@@ -8,6 +8,7 @@ use serde_json::{Number, Value};
 
 use super::json::json_values;
 use super::scalar::{Plain, plain, whole_number};
+use crate::text::one_line;
 
 /// Nodes of one document: an 8 MiB file of nothing but `- a` has more; no Kubernetes object does.
 const MAX_NODES: usize = 1_000_000;
@@ -64,7 +65,7 @@ fn yaml(text: &str, first_line: usize) -> Result<Value, ValueError> {
             .unwrap_or(error);
         ValueError {
             line: error.location().and_then(|l| usize::try_from(l.line()).ok()),
-            message: one_line(&error.to_string()),
+            message: one_line(&error.to_string().replace(ADVICE, "")),
         }
     })
 }
@@ -328,13 +329,8 @@ fn settle(value: &mut Value) {
 }
 
 /// The parser's message on one line, without its advice to the programmer.
-fn one_line(message: &str) -> String {
-    message
-        .replace(", set DuplicateKeyPolicy in Options if acceptable", "")
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
-}
+/// What the parser tells programmers.
+const ADVICE: &str = ", set DuplicateKeyPolicy in Options if acceptable";
 
 #[cfg(test)]
 #[path = "value_tests.rs"]
