@@ -19,6 +19,7 @@ use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::inventory::staging;
 use crate::controllers::inventory::store::Store;
 use crate::controllers::inventory::sync::InventorySync;
+use crate::controllers::machine::bundles;
 use crate::controllers::manifests::{Manifests, Settings};
 use crate::controllers::once;
 use crate::controllers::operator::{self, RESYNC, SYSTEM_NAMESPACE};
@@ -34,15 +35,9 @@ use crate::reconcilers::inventory::desired::ClusterInputs;
 /// The node's name; nothing runs on it, it is there to be counted.
 const NODE: &str = "dev";
 /// The stacks the manifests folder is seeded with.
-const SEEDS: [(&str, &str); 3] = [
-    (
-        "coredns/coredns.yaml",
-        include_str!("../../deploy/stacks/coredns/coredns.yaml"),
-    ),
-    (
-        "departed-nodes/uninstall-mark.yaml",
-        include_str!("../../deploy/stacks/departed-nodes/uninstall-mark.yaml"),
-    ),
+const SEEDS: [bundles::File; 3] = [
+    bundles::COREDNS,
+    bundles::DEPARTED_NODES,
     ("hello/hello.yaml", include_str!("../../deploy/stacks/hello/hello.yaml")),
 ];
 

@@ -14,23 +14,24 @@ use crate::reconcilers::inventory::desired::{self, ClusterInputs, Next, Provenan
 use crate::reconcilers::object::StackName;
 
 /// A file below the manifests folder, and its text.
-type File = (&'static str, &'static str);
+pub type File = (&'static str, &'static str);
 
+/// The cluster's DNS.
+pub const COREDNS: File = (
+    "coredns/coredns.yaml",
+    include_str!("../../../deploy/stacks/coredns/coredns.yaml"),
+);
+/// What lets a worker mark its own Node when it is uninstalled.
+pub const DEPARTED_NODES: File = (
+    "departed-nodes/uninstall-mark.yaml",
+    include_str!("../../../deploy/stacks/departed-nodes/uninstall-mark.yaml"),
+);
+const KUBE_PROXY: File = (
+    "kube-proxy/kube-proxy.yaml",
+    include_str!("../../../deploy/stacks/kube-proxy/kube-proxy.yaml"),
+);
 /// What every cluster gets. They differ between clusters in nothing: what does is a sentinel, filled in from cluster state.
-const FILES: [File; 3] = [
-    (
-        "coredns/coredns.yaml",
-        include_str!("../../../deploy/stacks/coredns/coredns.yaml"),
-    ),
-    (
-        "departed-nodes/uninstall-mark.yaml",
-        include_str!("../../../deploy/stacks/departed-nodes/uninstall-mark.yaml"),
-    ),
-    (
-        "kube-proxy/kube-proxy.yaml",
-        include_str!("../../../deploy/stacks/kube-proxy/kube-proxy.yaml"),
-    ),
-];
+const FILES: [File; 3] = [COREDNS, DEPARTED_NODES, KUBE_PROXY];
 
 /// Why the stacks are not staged.
 #[derive(Debug, thiserror::Error)]
