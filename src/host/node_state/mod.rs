@@ -4,6 +4,8 @@
 //! [`NodeState`] is the meaning; the file around it carries a version, and a version this binary does not know is refused
 //! instead of being half understood.
 
+#[cfg(test)]
+pub(crate) mod examples;
 mod file;
 mod profile;
 #[cfg(test)]

@@ -2,12 +2,9 @@ use std::io;
 
 use serde_json::json;
 
-use super::super::node_state::{
-    API_SERVER_PORT, CLUSTER_DOMAIN, Endpoint, Etcd, EtcdAuthority, InitialClusterState, Member, Networks, Profile,
-    Role, Taint, TaintEffect,
-};
+use super::super::node_state::examples::one_controller;
+use super::super::node_state::{Profile, Role, Taint, TaintEffect};
 use super::*;
-use crate::pki::key::KeyKind;
 
 /// A folder with files in it, as the root of a machine.
 pub(super) fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
@@ -78,34 +75,12 @@ pub(super) fn bare() -> Facts {
 }
 
 pub(super) fn node(role: Role, profile: Profile) -> NodeState {
+    let controller = one_controller();
     NodeState {
-        node_name: "alpha".to_owned(),
         role,
         profile,
-        addresses: vec!["10.0.0.1".parse().unwrap()],
-        networks: Networks {
-            services: vec!["10.96.0.0/12".parse().unwrap()],
-            pods: vec!["10.244.0.0/16".parse().unwrap()],
-            domain: CLUSTER_DOMAIN.to_owned(),
-            learned_dns: None,
-        },
-        endpoint: Endpoint {
-            host: "10.0.0.1".to_owned(),
-            port: API_SERVER_PORT,
-        },
-        vip: None,
-        extra_names: vec![],
-        etcd: (role == Role::Controller).then(|| Etcd {
-            authority: EtcdAuthority::Own,
-            initial_cluster: vec![Member {
-                name: "alpha".to_owned(),
-                address: "10.0.0.1".parse().unwrap(),
-            }],
-            initial_cluster_state: InitialClusterState::New,
-        }),
-        labels: std::collections::BTreeMap::new(),
-        taints: vec![],
-        keys: KeyKind::default(),
+        etcd: controller.etcd.filter(|_| role == Role::Controller),
+        ..one_controller()
     }
 }
 

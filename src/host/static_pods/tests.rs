@@ -11,42 +11,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::super::layout::Layout;
+use super::super::node_state::examples::one_controller;
 use super::super::node_state::{
-    API_SERVER_PORT, CLUSTER_DOMAIN, Endpoint, Etcd, EtcdAuthority, InitialClusterState, Member, Networks, NodeState,
-    Profile, Role, Vip,
+    Etcd, EtcdAuthority, InitialClusterState, Member, Networks, NodeState, Profile, Role, Vip,
 };
 use super::{Component, Inputs, StaticPods, names_for, render};
-use crate::pki::key::KeyKind;
-
-/// One controller with the default profile and IPv4.
-fn one_controller() -> NodeState {
-    NodeState {
-        node_name: "alpha".to_owned(),
-        role: Role::Controller,
-        profile: Profile::Default,
-        addresses: vec![address("10.0.0.1")],
-        networks: Networks {
-            services: vec!["10.96.0.0/12".parse().unwrap()],
-            pods: vec!["10.244.0.0/16".parse().unwrap()],
-            domain: CLUSTER_DOMAIN.to_owned(),
-            learned_dns: None,
-        },
-        endpoint: Endpoint {
-            host: "10.0.0.1".to_owned(),
-            port: API_SERVER_PORT,
-        },
-        vip: None,
-        extra_names: Vec::new(),
-        etcd: Some(Etcd {
-            authority: EtcdAuthority::Own,
-            initial_cluster: vec![member("alpha", "10.0.0.1")],
-            initial_cluster_state: InitialClusterState::New,
-        }),
-        labels: BTreeMap::new(),
-        taints: Vec::new(),
-        keys: KeyKind::default(),
-    }
-}
 
 fn with_vip() -> NodeState {
     NodeState {
