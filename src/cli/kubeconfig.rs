@@ -61,7 +61,7 @@ pub(super) fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         if !refused {
             return Err(error);
         }
-        printer::stderr(&format!("error: {error:#}\n"));
+        printer::error(error);
         Ok(Exit::Refused)
     })
 }

@@ -45,7 +45,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
-            printer::stderr(&format!("error: {error:#}\n"));
+            printer::error(error);
             Exit::Failed.into()
         }
     }

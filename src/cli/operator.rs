@@ -64,7 +64,7 @@ async fn operate(arguments: Arguments) -> anyhow::Result<Exit> {
     let settings = match resolved {
         Ok(settings) => settings,
         Err(error) => {
-            printer::stderr(&format!("error: {error:#}\n"));
+            printer::error(error);
             return Ok(Exit::Usage);
         }
     };
@@ -81,11 +81,11 @@ pub(super) fn exit_of(ended: Ended<Result<(), OperatorError>>) -> anyhow::Result
     match ended {
         Ended::Finished(Ok(())) => Ok(Exit::Done),
         Ended::Finished(Err(error)) if error.is_leadership_lost() => {
-            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+            printer::error(error);
             Ok(Exit::LeadershipLost)
         }
         Ended::Finished(Err(error @ OperatorError::Admin(AdminError::NeedsTls { .. }))) => {
-            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+            printer::error(error);
             Ok(Exit::Usage)
         }
         Ended::Finished(Err(error)) => Err(error.into()),

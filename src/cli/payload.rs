@@ -99,7 +99,7 @@ async fn build(
     let recipe = match recipe(images, includes) {
         Ok(recipe) => recipe,
         Err(error) => {
-            printer::stderr(&format!("error: {error:#}\n"));
+            printer::error(error);
             return Ok(Exit::Usage);
         }
     };
@@ -192,7 +192,7 @@ fn outcome(verified: &Verified, output: Output) -> String {
 }
 
 fn refused(error: Error) -> anyhow::Result<Exit> {
-    printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+    printer::error(error);
     Ok(Exit::Refused)
 }
 

@@ -24,6 +24,11 @@ pub fn stderr(text: &str) {
     let _ = whole(anstream::stderr().lock(), text);
 }
 
+/// Tells on standard error why a command does not go on, with all causes.
+pub fn error(error: impl Into<anyhow::Error>) {
+    stderr(&format!("error: {:#}\n", error.into()));
+}
+
 fn whole(mut stream: impl Write, text: &str) -> io::Result<()> {
     match stream.write_all(text.as_bytes()).and_then(|()| stream.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

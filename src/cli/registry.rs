@@ -90,7 +90,7 @@ async fn restart_containerd(layout: &Layout) -> Result<(), Box<dyn Error + Send 
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn refuse(error: impl Into<anyhow::Error>) -> anyhow::Result<Exit> {
-    printer::stderr(&format!("error: {:#}\n", error.into()));
+    printer::error(error);
     Ok(Exit::Refused)
 }
 

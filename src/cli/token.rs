@@ -94,7 +94,7 @@ fn refused(error: anyhow::Error) -> anyhow::Result<Exit> {
         None => error.is::<NotAController>() || error.is::<node_state::Error>(),
     };
     if before_any_change {
-        printer::stderr(&format!("error: {error:#}\n"));
+        printer::error(error);
         Ok(Exit::Refused)
     } else {
         Err(error)

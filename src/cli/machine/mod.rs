@@ -48,7 +48,7 @@ fn may_install(
     arguments: &NodeArguments,
 ) -> anyhow::Result<Option<Verified>> {
     if let Err(error) = install::check(layout, state) {
-        printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+        printer::error(error);
         return Ok(None);
     }
     let tolerates_swap = runtime::tolerates_swap(layout, &config.runtime);
@@ -61,7 +61,7 @@ fn may_install(
     match payload::verify(&arguments.payload(layout), &Needs::of(state), progress) {
         Ok(payload) => Ok(fits.then_some(payload)),
         Err(error) => {
-            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+            printer::error(error);
             Ok(None)
         }
     }
