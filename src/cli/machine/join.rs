@@ -54,7 +54,9 @@ pub(in crate::cli) struct Arguments {
 /// Runs the command.
 pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let layout = Layout::system();
-    let config = super::config(&layout)?;
+    let Some(config) = super::config(&layout) else {
+        return Ok(Exit::Usage);
+    };
     let wish = match arguments.wish()? {
         Ok(wish) => wish,
         Err(reason) => {

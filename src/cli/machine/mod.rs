@@ -20,10 +20,15 @@ use crate::host::payload::{self, Needs, Progress, Verified};
 use crate::host::runtime;
 use crate::host::{atomic_file, clock};
 
-/// What config.yaml passes through to the parts of a node.
-fn config(layout: &Layout) -> anyhow::Result<Config> {
-    let file = ConfigFile::load(&layout.config_file(), false)?;
-    Ok(file.node())
+/// What config.yaml passes through to the parts of a node; none when it cannot be used, which was told.
+fn config(layout: &Layout) -> Option<Config> {
+    match ConfigFile::load(&layout.config_file(), false) {
+        Ok(file) => Some(file.node()),
+        Err(error) => {
+            printer::error(error);
+            None
+        }
+    }
 }
 
 /// The node's lock, or a refusal that names its holder.

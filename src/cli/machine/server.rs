@@ -64,7 +64,9 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let config = super::config(&layout)?;
+    let Some(config) = super::config(&layout) else {
+        return Ok(Exit::Usage);
+    };
     let Some(_lock) = super::lock(&layout, "stratum server")? else {
         return Ok(Exit::Refused);
     };

@@ -30,12 +30,8 @@ pub(in crate::cli) struct Arguments {
 /// Runs the command.
 pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let layout = Layout::system();
-    let config = match super::config(&layout) {
-        Ok(config) => config,
-        Err(error) => {
-            printer::stderr(&format!("error: {error:#}\n"));
-            return Ok(Exit::Usage);
-        }
+    let Some(config) = super::config(&layout) else {
+        return Ok(Exit::Usage);
     };
     let format = arguments.log_format.parse().context("the form of log lines")?;
     let _log = telemetry::install(format, &LogFilter::default())?;
