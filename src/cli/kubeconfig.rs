@@ -13,6 +13,7 @@ use crate::host::atomic_file::{self, Access};
 use crate::host::clock;
 use crate::host::node_state;
 use crate::pki::authority::Authority;
+use crate::pki::certificate::Certificate;
 use crate::pki::key::{Key, Serial};
 use crate::pki::leaf::{Request, issue};
 use crate::pki::name::Subject;
@@ -119,9 +120,9 @@ fn make(arguments: &Create, life: SignedDuration, now: Timestamp) -> anyhow::Res
     let issued = issue(&authority, &request, &key, Serial::random()?, now)?;
     let text = kubeconfig::render(
         &format!("https://{}", state.endpoint),
-        &files.trusted()?,
+        &files.trusted()?.iter().map(Certificate::to_pem).collect::<String>(),
         &arguments.user,
-        (&issued, &key.to_pem()),
+        (&issued.to_pem(), &key.to_pem()),
     );
     Ok((text, issued.details().not_after))
 }

@@ -6,9 +6,7 @@
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use kube::config::{
-    AuthInfo, Cluster, Context, KubeConfigOptions, Kubeconfig, NamedAuthInfo, NamedCluster, NamedContext,
-};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 
@@ -20,6 +18,7 @@ use crate::host::clock;
 use crate::host::pki_folder::Credential;
 use crate::pki::certificate::{self, Certificate};
 use crate::reconcilers::joining::cluster_info::NAMESPACE;
+use crate::reconcilers::joining::kubeconfig;
 use crate::reconcilers::manifests::resolve::{Resolved, resolve};
 use crate::reconcilers::manifests::source::{self, SentinelValues, SourceError};
 
@@ -39,6 +38,11 @@ const FILES: [(&str, &str); 3] = [
 
 /// How long a kind may take to be served. The operator waits for it anyway.
 const ESTABLISHED_WITHIN: Duration = Duration::from_secs(10);
+
+/// How long a connection may take.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
+/// How long a server may say, or take, nothing in the middle of a request.
+const SILENT_FOR: Duration = Duration::from_secs(30);
 
 /// How long the credential lives that may do everything, and is only in memory.
 pub const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
@@ -83,41 +87,25 @@ pub enum Error {
 /// # Errors
 /// When the server's URL, the authorities or the credential cannot be used.
 pub async fn client(server: &str, certificate_authority: &str, credential: &Credential) -> Result<Client, Error> {
-    let name = "bootstrap";
-    let kubeconfig = Kubeconfig {
-        clusters: vec![NamedCluster {
-            name: name.to_owned(),
-            cluster: Some(Cluster {
-                server: Some(server.to_owned()),
-                certificate_authority_data: Some(base64(certificate_authority.as_bytes())),
-                ..Cluster::default()
-            }),
-            ..NamedCluster::default()
-        }],
-        auth_infos: vec![NamedAuthInfo {
-            name: name.to_owned(),
-            auth_info: Some(AuthInfo {
-                client_certificate_data: Some(base64(credential.certificate.as_bytes())),
-                client_key_data: Some(base64(credential.key.expose().as_bytes()).into()),
-                ..AuthInfo::default()
-            }),
-            ..NamedAuthInfo::default()
-        }],
-        contexts: vec![NamedContext {
-            name: name.to_owned(),
-            context: Some(Context {
-                cluster: name.to_owned(),
-                user: Some(name.to_owned()),
-                ..Context::default()
-            }),
-            ..NamedContext::default()
-        }],
-        current_context: Some(name.to_owned()),
-        ..Kubeconfig::default()
-    };
+    client_within(server, certificate_authority, credential, SILENT_FOR).await
+}
+
+async fn client_within(
+    server: &str,
+    certificate_authority: &str,
+    credential: &Credential,
+    silent_for: Duration,
+) -> Result<Client, Error> {
+    let credential = (credential.certificate.as_str(), &credential.key);
+    let kubeconfig = kubeconfig::render(server, certificate_authority, "bootstrap", credential);
+    let kubeconfig = Kubeconfig::from_yaml(&kubeconfig).map_err(|source| Error::Kubeconfig(Box::new(source)))?;
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options).await;
-    let config = config.map_err(|source| Error::Kubeconfig(Box::new(source)))?;
+    let mut config = config.map_err(|source| Error::Kubeconfig(Box::new(source)))?;
+    // By default nothing ends a request whose answer never comes.
+    config.connect_timeout = Some(CONNECTED_WITHIN);
+    config.read_timeout = Some(silent_for);
+    config.write_timeout = Some(silent_for);
     Client::try_from(config).map_err(|source| Error::Client(Box::new(source)))
 }
 
@@ -162,8 +150,26 @@ fn namespace(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 }
 
-/// Bytes as a kubeconfig's `*-data` fields hold them.
-pub(crate) fn base64(bytes: &[u8]) -> String {
-    let value = serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec())).unwrap_or_default();
-    value.as_str().unwrap_or_default().to_owned()
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::pki_folder::master;
+    use crate::pki::authority::Authority;
+    use crate::pki::key::{Key, KeyKind, Serial};
+
+    #[tokio::test]
+    async fn a_server_that_says_nothing_is_not_waited_for_without_end() {
+        let now = clock::now();
+        let key = Key::generate(KeyKind::default()).unwrap();
+        let authority = Authority::make("ca", key, Serial::random().unwrap(), now).unwrap();
+        let credential = master(&authority, KeyKind::default(), LIFETIME, now).unwrap();
+        let mute = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = format!("http://{}", mute.local_addr().unwrap());
+        let trust = authority.certificate().to_pem();
+        let soon = Duration::from_millis(200);
+        let client = client_within(&server, &trust, &credential, soon).await.unwrap();
+        let asked = client.apiserver_version();
+        let answer = tokio::time::timeout(Duration::from_secs(60), asked).await;
+        answer.expect("it is waited for").unwrap_err();
+    }
 }

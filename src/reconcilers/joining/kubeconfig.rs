@@ -5,29 +5,27 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use zeroize::Zeroizing;
 
-use crate::pki::certificate::Certificate;
 use crate::pki::key::SecretPem;
 
 /// Whoever has a certificate of this group may do everything, past every binding, and it can never be taken back: there
 /// are no revocation lists in Kubernetes.
 pub const MASTERS: &str = "system:masters";
 
-/// The kubeconfig of `user` on `server` (a URL), as YAML with one cluster, one user and one context that is the current
-/// one.
+/// The kubeconfig of `user` on `server` (a URL) that trusts `authorities`, as YAML with one cluster, one user and one context
+/// that is the current one. Certificates are PEM.
 #[must_use]
 pub fn render(
     server: &str,
-    bundle: &[Certificate],
+    authorities: &str,
     user: &str,
-    (certificate, key): (&Certificate, &SecretPem),
+    (certificate, key): (&str, &SecretPem),
 ) -> Zeroizing<String> {
-    let pem: String = bundle.iter().map(Certificate::to_pem).collect();
     let (server, user, context) = (text(server), text(user), text(&format!("{user}@{CLUSTER}")));
     let key = Zeroizing::new(STANDARD.encode(key.expose()));
     Zeroizing::new(format!(
         "apiVersion: v1\nkind: Config\nclusters:\n- name: {CLUSTER}\n  cluster:\n    server: {server}\n    certificate-authority-data: {}\nusers:\n- name: {user}\n  user:\n    client-certificate-data: {}\n    client-key-data: {}\ncontexts:\n- name: {context}\n  context:\n    cluster: {CLUSTER}\n    user: {user}\ncurrent-context: {context}\n",
-        STANDARD.encode(pem),
-        STANDARD.encode(certificate.to_pem()),
+        STANDARD.encode(authorities),
+        STANDARD.encode(certificate),
         *key,
     ))
 }
@@ -85,9 +83,9 @@ mod tests {
         let pem = key.to_pem();
         let authority = Authority::make("ca", key, Serial::random().unwrap(), Timestamp::UNIX_EPOCH).unwrap();
         let certificate = authority.certificate();
-        let bundle = [certificate.clone(), certificate.clone()];
+        let bundle = certificate.to_pem().repeat(2);
         let user = "jane: \"doe\" #1";
-        let yaml = render("https://[::1]:6443", &bundle, user, (certificate, &pem));
+        let yaml = render("https://[::1]:6443", &bundle, user, (&certificate.to_pem(), &pem));
         let read = kube::config::Kubeconfig::from_yaml(&yaml).unwrap();
         assert_eq!(read.current_context.as_deref(), Some("jane: \"doe\" #1@stratum"));
         assert_eq!(read.contexts[0].name, "jane: \"doe\" #1@stratum");
