@@ -61,6 +61,12 @@ fn the_tail_of_a_log() {
     assert_eq!(log_tail(&log, 2), "two\nthree");
     assert_eq!(log_tail(&log, 9), "one\ntwo\nthree");
     assert_eq!(log_tail(&folder.path().join("none"), 2), "");
+    // Longer than any memory: a log that nobody rotates.
+    let mut long = File::create(folder.path().join("long")).unwrap();
+    long.set_len(1 << 42).unwrap();
+    std::io::Seek::seek(&mut long, std::io::SeekFrom::End(0)).unwrap();
+    long.write_all(b"\nlast but one\nlast\n").unwrap();
+    assert_eq!(log_tail(&folder.path().join("long"), 2), "last but one\nlast");
 }
 
 #[test]
