@@ -7,9 +7,11 @@ use std::path::Path;
 
 use super::super::atomic_file::{self, Access};
 use super::lock::LOCK;
-use super::{Error, Verified};
+use super::verify::wrong_files;
+use super::{Error, Progress, Verified};
 
-/// Copies what was verified to `to`, file by file and the lock last, so that one that was cut short is no payload.
+/// Copies what was verified to `to`, file by file and the lock last, so that one that was cut short is no payload. One that
+/// is there already, whole, is left alone.
 ///
 /// # Errors
 /// Names the file that cannot be read or written.
@@ -19,7 +21,9 @@ pub fn install(payload: &Verified, to: &Path) -> Result<(), Error> {
         path: payload.folder().join(LOCK),
         source,
     })?;
-    if fs::read(&lock).ok().as_ref() == Some(&text) {
+    let same = fs::read(&lock).ok().as_ref() == Some(&text);
+    // The lock says what the files were when they were written, and not what has become of them.
+    if same && wrong_files(to, payload.lock(), Progress::Quiet).is_empty() {
         return Ok(());
     }
     atomic_file::remove(&lock)?;

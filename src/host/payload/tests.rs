@@ -314,6 +314,31 @@ async fn a_worker_needs_less_and_a_shared_address_more() {
 }
 
 #[tokio::test]
+async fn a_payload_that_was_kept_and_damaged_is_kept_anew() {
+    let kit = Kit::new();
+    kit.build("stick", &Recipe::default()).await.unwrap();
+    let stick = kit.verify("stick").unwrap();
+    let keep = || install(&stick, &kit.path("kept")).unwrap();
+    keep();
+    assert_eq!(files(&kit.path("kept")), files(&kit.path("stick")));
+    kit.verify("kept").unwrap();
+    let written = || {
+        std::fs::metadata(kit.path("kept/bin/containerd"))
+            .unwrap()
+            .modified()
+            .unwrap()
+    };
+    let before = written();
+    keep();
+    assert_eq!(written(), before, "a whole one is left alone");
+    // As after a power failure: the lock is there, and not all of what it names.
+    kit.write("kept/bin/containerd", b"", Access::Executable);
+    std::fs::remove_file(kit.path("kept/bin/kubelet")).unwrap();
+    keep();
+    kit.verify("kept").unwrap();
+}
+
+#[tokio::test]
 async fn nothing_is_put_beside_what_is_not_a_payload() {
     let kit = Kit::new();
     kit.write("home/letter", b"", Access::Public);

@@ -107,7 +107,7 @@ fn unmet(lock: &PayloadLock, needs: &Needs) -> Vec<Problem> {
 }
 
 /// Reads every file, on every processor.
-fn wrong_files(folder: &Path, lock: &PayloadLock, progress: Progress) -> Vec<Problem> {
+pub(super) fn wrong_files(folder: &Path, lock: &PayloadLock, progress: Progress) -> Vec<Problem> {
     let files: Vec<(&String, &Entry)> = lock.files.iter().collect();
     let total = files.iter().map(|(_, entry)| entry.size).sum();
     let bar = progress.bytes("verifying the payload", total);
