@@ -20,6 +20,9 @@ pub enum Error {
     /// What a controller needs is not to be had.
     #[error(transparent)]
     Grant(#[from] JoinError),
+    /// Nobody could reach this machine.
+    #[error("{0}")]
+    Address(Misfit),
     /// The grant does not say how the cluster is made.
     #[error(
         "the grant of this token says nothing of the cluster's settings: make another token with a controller of this version"

@@ -22,7 +22,7 @@ pub use error::Error;
 use super::claim;
 use super::install;
 use super::node::{Config, Node};
-use super::wish::foreign_labels;
+use super::wish::{Misfit, foreign_labels};
 use crate::controllers::bootstrap;
 use crate::controllers::cluster::{self, CallErrorKind};
 use crate::controllers::cluster_info;
@@ -92,9 +92,7 @@ pub struct Prospect {
 /// # Errors
 /// Says why this machine cannot join.
 pub async fn prospect(wish: Wish) -> Result<Prospect, Error> {
-    if let Some(label) = foreign_labels(&wish.labels).into_iter().next() {
-        return Err(Error::Label(label));
-    }
+    wish.check()?;
     let told = Told {
         endpoint: &wish.endpoint,
         token: &wish.token,
@@ -128,6 +126,17 @@ fn cluster_of(received: &material::Material) -> Result<NodeState, Error> {
 }
 
 impl Wish {
+    fn check(&self) -> Result<(), Error> {
+        // A controller without one would become a member of etcd at an address that leads nowhere.
+        if self.addresses.is_empty() {
+            return Err(Error::Address(Misfit::NoAddress));
+        }
+        match foreign_labels(&self.labels).into_iter().next() {
+            Some(label) => Err(Error::Label(label)),
+            None => Ok(()),
+        }
+    }
+
     fn kind(&self) -> Kind {
         match self.certificate_key {
             Some(_) => Kind::Controller,
@@ -322,6 +331,41 @@ mod tests {
 
     #[test]
     fn the_list_of_members_names_this_one_by_its_node() {
+    #[test]
+    fn what_does_not_fit_is_refused_before_anybody_is_asked() {
+        let mut wish = Wish {
+            node_name: "alpha".to_owned(),
+            addresses: vec![[10, 0, 0, 1].into()],
+            endpoint: Endpoint {
+                host: "10.0.0.9".to_owned(),
+                port: 6443,
+            },
+            token: "abcdef.0123456789abcdef".parse().unwrap(),
+            pins: Vec::new(),
+            certificate_key: None,
+            profile: None,
+            services: Vec::new(),
+            domain: "cluster.local".to_owned(),
+            labels: BTreeMap::new(),
+            taints: None,
+            keys: KeyKind::default(),
+        };
+        wish.check().unwrap();
+        wish.labels.insert("kubernetes.io/x".to_owned(), String::new());
+        let refused = wish.check().unwrap_err();
+        assert!(
+            matches!(refused, Error::Label(_)) && refused.to_string().contains("kubernetes.io/x"),
+            "{refused}"
+        );
+        wish.labels.clear();
+        wish.addresses.clear();
+        let refused = wish.check().unwrap_err();
+        assert!(
+            matches!(refused, Error::Address(_)) && refused.to_string().contains("--node-ip"),
+            "{refused}"
+        );
+    }
+
         let member = |name: &str, url: &str| EtcdMember {
             id: MemberId(url.to_owned()),
             name: name.to_owned(),
