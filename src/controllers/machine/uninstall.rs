@@ -236,7 +236,7 @@ async fn steps(settings: &Settings, lock: Lock, progress: &mut dyn Write, report
     };
     let (lock, stopped, words) = match words {
         Ok(words) => (lock, stopped, words),
-        Err(error) => return Err(give_up(teardown, error, lock, stopped).await),
+        Err(error) => return Err(give_up(teardown, error, lock, stopped, progress).await),
     };
     if let Some(words) = words {
         tell(progress, &words);
@@ -328,7 +328,13 @@ async fn remove_member(layout: &Layout, state: &NodeState) -> Result<(), leave::
 }
 
 /// How the machine is after the cluster could not be told: a worker runs again, if a unit can do that.
-async fn give_up(teardown: &Teardown, error: leave::Error, lock: Lock, stopped: Stopped) -> Error {
+async fn give_up(
+    teardown: &Teardown,
+    error: leave::Error,
+    lock: Lock,
+    stopped: Stopped,
+    progress: &mut dyn Write,
+) -> Error {
     if error.is_half() {
         return Error::Half(error);
     }
@@ -337,7 +343,8 @@ async fn give_up(teardown: &Teardown, error: leave::Error, lock: Lock, stopped: 
     let running = match teardown.start().await {
         Ok(running) => running,
         Err(refused) => {
-            tracing::warn!("the services were not started again: {}", chain(&refused));
+            let line = format!("warning: the services were not started again: {}", chain(&refused));
+            tell(progress, &line);
             false
         }
     };

@@ -199,8 +199,6 @@ impl NodeState {
             .unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED))
     }
 
-    /// Whether it has a control plane.
-    #[must_use]
     /// Loopback in the family of [`NodeState::address`], as kubeadm has it for etcd: a node of IPv6 alone need not have the
     /// other.
     #[must_use]
@@ -217,6 +215,8 @@ impl NodeState {
         SocketAddr::from((self.loopback(), API_SERVER_PORT))
     }
 
+    /// Whether it has a control plane.
+    #[must_use]
     pub fn is_controller(&self) -> bool {
         match self.role {
             Role::Controller => true,
@@ -226,6 +226,9 @@ impl NodeState {
 }
 
 impl Networks {
+    /// The address of the DNS of a cluster with the usual range of Services.
+    pub const USUAL_DNS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10));
+
     /// The address of Service `default/kubernetes` in each range: its first.
     #[must_use]
     pub fn api_server_services(&self) -> Vec<IpAddr> {
@@ -237,9 +240,7 @@ impl Networks {
     #[must_use]
     pub fn dns(&self) -> IpAddr {
         let ranged = self.services.first().and_then(|range| nth(*range, 10));
-        ranged
-            .or(self.learned_dns)
-            .unwrap_or(IpAddr::V4(Ipv4Addr::new(10, 96, 0, 10)))
+        ranged.or(self.learned_dns).unwrap_or(Self::USUAL_DNS)
     }
 
     /// Whether Services have addresses of both families.

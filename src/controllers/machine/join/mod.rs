@@ -204,7 +204,7 @@ impl Prospect {
             node_pki::write_kubeconfigs(&layout, &self.state).map_err(Error::Pki)?;
             let kubelet = ClientSettings::new(layout.kubeconfig(Identity::Kubelet), "join");
             let kubelet = connection::client(&kubelet, None).await.map_err(Error::Kubeconfig)?;
-            self.state.networks.learned_dns = learn_dns(&kubelet).await;
+            self.state.networks.learned_dns = learn_dns(&kubelet, writer).await;
         }
         Ok(install::install(layout, self.state, config, now, writer)?)
     }
@@ -309,15 +309,17 @@ fn initial_cluster(members: &Members, name: &str, address: Option<&IpAddr>) -> V
 }
 
 /// The address of the cluster's DNS, for a worker that was told no range; none when it has none yet.
-async fn learn_dns(client: &Client) -> Option<IpAddr> {
+async fn learn_dns(client: &Client, writer: &mut dyn Write) -> Option<IpAddr> {
     let path = format!("/api/v1/namespaces/{SYSTEM_NAMESPACE}/services/kube-dns");
     match cluster::fetch::<Service>(client, &path, "application/json").await {
         Ok(service) => service.spec?.cluster_ip?.parse().ok(),
         Err(error) if error.kind() == CallErrorKind::NotFound => None,
         Err(error) => {
-            tracing::warn!(
-                error = error.reason(),
-                "the address of the cluster's DNS could not be learned"
+            let _ = writeln!(
+                writer,
+                "warning: the address of the cluster's DNS could not be learned ({}): pods of this node will ask {}, the usual one; if the cluster has another, take this node off and join with --service-cidr",
+                error.reason(),
+                Networks::USUAL_DNS
             );
             None
         }
@@ -329,8 +331,6 @@ mod tests {
     use super::*;
     use crate::host::etcd::members::{Member as EtcdMember, MemberId};
 
-    #[test]
-    fn the_list_of_members_names_this_one_by_its_node() {
     #[test]
     fn what_does_not_fit_is_refused_before_anybody_is_asked() {
         let mut wish = Wish {
@@ -366,6 +366,8 @@ mod tests {
         );
     }
 
+    #[test]
+    fn the_list_of_members_names_this_one_by_its_node() {
         let member = |name: &str, url: &str| EtcdMember {
             id: MemberId(url.to_owned()),
             name: name.to_owned(),
