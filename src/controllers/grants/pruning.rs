@@ -80,10 +80,7 @@ impl GrantPruning {
 
     fn count(&self, plan: &Prune) {
         let number = |count| i64::try_from(count).unwrap_or(i64::MAX);
-        for (state, count) in [
-            ("live", plan.live - plan.unreadable.len()),
-            ("unreadable", plan.unreadable.len()),
-        ] {
+        for (state, count) in [("live", plan.live), ("foreign", plan.foreign.len())] {
             let state = Word(state);
             self.metrics.grants.get_or_create(&ByState { state }).set(number(count));
         }
@@ -93,8 +90,8 @@ impl GrantPruning {
             self.metrics.dropped.get_or_create(&ByReason { reason }).inc();
             info!(token = %id, reason = reason.0, "dropped the grant of a token from Secret {NAME}: {gone}");
         }
-        for id in &plan.unreadable {
-            warn!(token = %id, "an entry of Secret {NAME} is none that a joiner could open; it stays until its token is deleted");
+        for key in &plan.foreign {
+            warn!(%key, "a key of Secret {NAME} looks like a grant and is none; it is left alone, and whoever put it there has to remove it (kubectl -n {} patch secret {NAME} --type=merge -p '{{\"data\":{{\"{key}\":null}}}}')", self.namespace);
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{ByReason, ByState, Number};
 /// The grants in Secret `stratum-certs`, as this instance last read or wrote it.
 #[derive(Clone, Debug, Default)]
 pub struct GrantMetrics {
-    /// Grants by state: `live`, or `unreadable` for a live one whose entry no joiner could open.
+    /// Grants by state: `live`; `foreign` for keys that look like grants, are none, and are left alone.
     pub grants: Family<ByState, Number>,
     /// Entries this instance dropped, by the reason.
     pub dropped: Family<ByReason, Counter>,
@@ -22,7 +22,7 @@ impl GrantMetrics {
         let metrics = Self::default();
         registry.register(
             "grants",
-            "Join grants of controllers whose token lives, by state of their entry",
+            "Join grants of controllers whose token lives, and keys that look like grants and are none",
             metrics.grants.clone(),
         );
         registry.register(

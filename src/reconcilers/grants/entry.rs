@@ -20,7 +20,7 @@ use crate::reconcilers::object::Uid;
 /// The form that is written. What later forms add to the head does not hide from this version which token it names.
 const FORM: u32 = 1;
 
-/// What an entry says openly.
+/// What an entry says openly, and what it is known by: nothing without one is an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Head {
@@ -35,7 +35,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// Reads the head of the entry `id`; none when it is no entry that was minted for this id.
+    /// Reads the head of the entry `id`; none when it is no entry that was minted for this id, of whatever form. What
+    /// follows the head does not matter: an entry that was cut off is still one.
     #[must_use]
     pub fn of(id: &TokenId, entry: &[u8]) -> Option<Self> {
         let (head, _) = split(entry)?;

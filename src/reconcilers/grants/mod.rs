@@ -5,8 +5,9 @@
 //! sealed under a certificate key that is told once. What becomes of entries is decided in [`plan`]: minting adds one and
 //! drops those whose [`token`] is gone in the same update, and the operator drops them when nobody mints.
 //!
-//! Which keys of the Secret are entries: exactly those that are token ids. Every other key is never looked into, and
-//! neither changed nor removed.
+//! Which keys of the Secret are entries: a key that is a token id, whose value begins with a [`entry::Head`] that names this
+//! very id. The form of the key alone tells nothing, since anybody's own key may have six small letters. What is no entry is
+//! neither changed nor removed, and a key that only looks like one is told ([`plan::Prune::foreign`]).
 
 pub mod entry;
 pub mod material;

@@ -7,14 +7,14 @@
 //! Kubernetes deletes an object once none of its owners exists any more; whole objects, never entries. So:
 //!
 //! 1. While the legacy entry is there, the Secret has no owner at all: it would go with the last token.
-//! 2. While there is any other key that is no entry, no token owns it: it would go with the last token, too. An owner that
-//!    somebody else set stays; it is theirs to keep.
+//! 2. While there is any other key that is no entry, whatever it looks like, no token owns it: it would go with the last
+//!    token, too. An owner that somebody else set stays; it is theirs to keep.
 //! 3. Otherwise it is owned by the tokens of its live grants, by name and UID, and by no other token: what stands there as
 //!    an owner is then what holds it.
 //! 4. Without a live grant no token owns it, and it stays, empty: then a deletion that was begun for the last grant
 //!    cannot meet the first of the next.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -35,16 +35,18 @@ pub const LIMIT: usize = 1024 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Held {
     bytes: usize,
-    /// None: it cannot be told which token it was minted for.
-    head: Option<Head>,
+    /// The UID of the token it was minted for.
+    token_uid: Uid,
 }
 
 /// The Secret as decisions see it: no ciphertext. The default is one that does not exist.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stored {
     entries: BTreeMap<TokenId, Held>,
+    /// Keys that are token ids and hold no entry: somebody else's.
+    foreign: BTreeSet<TokenId>,
     legacy: bool,
-    /// Whether there is a key that is no entry and not the legacy one.
+    /// Whether there is any other key.
     others: bool,
     owners: Vec<OwnerReference>,
     bytes: usize,
@@ -61,11 +63,15 @@ impl Stored {
         for (key, ByteString(value)) in data {
             stored.bytes += value.len();
             match key.parse::<TokenId>() {
-                Ok(id) => {
-                    let head = Head::of(&id, value);
-                    let bytes = value.len();
-                    stored.entries.insert(id, Held { bytes, head });
-                }
+                Ok(id) => match Head::of(&id, value) {
+                    Some(Head { token_uid, .. }) => {
+                        let bytes = value.len();
+                        stored.entries.insert(id, Held { bytes, token_uid });
+                    }
+                    None => {
+                        stored.foreign.insert(id);
+                    }
+                },
                 Err(_) if key == LEGACY => stored.legacy = true,
                 Err(_) => stored.others = true,
             }
@@ -107,8 +113,8 @@ pub struct Prune {
     pub update: Update,
     /// How many grants live.
     pub live: usize,
-    /// Live ones whose entry is no entry: no joiner can open it, and it stays until its token goes.
-    pub unreadable: Vec<TokenId>,
+    /// Keys that look like entries and are none. They stay, and while they do no token owns the Secret.
+    pub foreign: BTreeSet<TokenId>,
     /// The size of the data, in bytes.
     pub bytes: usize,
     /// When the next grant ends; none when none does by itself.
@@ -126,10 +132,7 @@ pub fn prune_expired_grants(stored: &Stored, tokens: &Tokens, now: Timestamp) ->
     });
     Prune {
         live: live().count(),
-        unreadable: live()
-            .filter(|(_, held)| held.head.is_none())
-            .map(|(id, _)| id.clone())
-            .collect(),
+        foreign: stored.foreign.clone(),
         bytes: live_bytes(stored, &drop),
         next_end: ends.min(),
         update: Update {
@@ -178,6 +181,14 @@ pub enum MintError {
         /// The token.
         id: TokenId,
     },
+    /// Under the id stands something that is not ours to replace.
+    #[error(
+        "Secret {NAME} has a key {id} that holds no grant, so it is left alone, and there is no place for the grant of token {id}; make another token"
+    )]
+    Occupied {
+        /// The token.
+        id: TokenId,
+    },
     /// The entry cannot be made.
     #[error("no grant could be made for token {id}")]
     Seal {
@@ -213,8 +224,11 @@ pub fn mint(stored: &Stored, tokens: &Tokens, wanted: &Wanted<'_>, now: Timestam
         nonce,
     } = *wanted;
     let token = tokens.find(id).ok_or_else(|| MintError::NoToken { id: id.clone() })?;
-    if let Some(reason) = token::gone(id, None, tokens, now) {
+    if let Some(reason) = token::gone(id, &token.uid, tokens, now) {
         return Err(MintError::TokenGone { id: id.clone(), reason });
+    }
+    if stored.foreign.contains(id) {
+        return Err(MintError::Occupied { id: id.clone() });
     }
     let mut drop = all_gone(stored, tokens, now);
     // An entry of an earlier token of this id is not removed but replaced.
@@ -246,10 +260,7 @@ pub fn mint(stored: &Stored, tokens: &Tokens, wanted: &Wanted<'_>, now: Timestam
 }
 
 fn all_gone(stored: &Stored, tokens: &Tokens, now: Timestamp) -> BTreeMap<TokenId, Gone> {
-    let gone = |(id, held): (&TokenId, &Held)| {
-        let remembered: Option<&Uid> = held.head.as_ref().map(|head| &head.token_uid);
-        Some((id.clone(), token::gone(id, remembered, tokens, now)?))
-    };
+    let gone = |(id, held): (&TokenId, &Held)| Some((id.clone(), token::gone(id, &held.token_uid, tokens, now)?));
     stored.entries.iter().filter_map(gone).collect()
 }
 
@@ -267,7 +278,7 @@ fn owners_to_set<'a>(
     let is_token = |owner: &OwnerReference| {
         owner.api_version == "v1" && owner.kind == "Secret" && TokenId::of_secret(&owner.name).is_some()
     };
-    let mut missing: BTreeMap<String, String> = if stored.legacy || stored.others {
+    let mut missing: BTreeMap<String, String> = if stored.legacy || stored.others || !stored.foreign.is_empty() {
         BTreeMap::new()
     } else {
         live.filter_map(|id| Some((id.secret_name(), tokens.find(id)?.uid.0.clone())))

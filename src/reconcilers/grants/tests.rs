@@ -160,37 +160,25 @@ fn a_grant_is_gone_with_its_token_and_not_before() {
         ..token("u", Expiration::Never)
     };
     let cases = [
-        ("no token", None, Some(&known), Some(Gone::Revoked)),
-        ("no token, unknown UID", None, None, Some(Gone::Revoked)),
-        ("being deleted", Some(terminating), Some(&known), Some(Gone::Revoked)),
-        (
-            "made again",
-            Some(token("v", Expiration::Never)),
-            Some(&known),
-            Some(Gone::Recreated),
-        ),
-        ("unknown UID", Some(token("v", Expiration::Never)), None, None),
-        ("never ends", Some(token("u", Expiration::Never)), Some(&known), None),
+        ("no token", None, Some(Gone::Revoked)),
+        ("being deleted", Some(terminating), Some(Gone::Revoked)),
+        ("made again", Some(token("v", Expiration::Never)), Some(Gone::Recreated)),
+        ("never ends", Some(token("u", Expiration::Never)), None),
         (
             "no time",
             Some(token("u", Expiration::Unreadable)),
-            Some(&known),
             Some(Gone::ExpirationUnreadable),
         ),
-        ("ends in a second", ends(1), Some(&known), None),
-        ("ended a second ago", ends(-1), Some(&known), None),
-        ("ended nearly too long ago", ends(1 - skew), Some(&known), None),
-        ("ended too long ago", ends(-skew), Some(&known), Some(Gone::Expired)),
+        ("ends in a second", ends(1), None),
+        ("ended a second ago", ends(-1), None),
+        ("ended nearly too long ago", ends(1 - skew), None),
+        ("ended too long ago", ends(-skew), Some(Gone::Expired)),
     ];
-    for (name, live, remembered, expected) in cases {
+    for (name, live, expected) in cases {
         let all: Vec<_> = live.into_iter().map(|token| ("abcdef", token)).collect();
         // Others do not matter.
         let all = [all, vec![("zzzzzz", token("u", Expiration::Never))]].concat();
-        assert_eq!(
-            gone(&id("abcdef"), remembered, &tokens(&all), now()),
-            expected,
-            "{name}"
-        );
+        assert_eq!(gone(&id("abcdef"), &known, &tokens(&all), now()), expected, "{name}");
     }
     let words: Vec<&str> = Gone::iter().map(Into::into).collect();
     assert_eq!(words, ["revoked", "recreated", "expired", "expiration_unreadable"]);
@@ -295,12 +283,20 @@ const CASES: &[Case] = &[
         owners_after: &["aaaaaa=1", "Secret/other=7"],
     },
     Case {
-        name: "an entry that is none stays with its token",
+        name: "keys of others that are token ids stay, with a token of that id and without",
         keys: &["aaaaaa", "bbbbbb"],
         owners: &[],
         live: &[("aaaaaa", "1")],
-        keys_after: &["aaaaaa"],
-        owners_after: &["aaaaaa=1"],
+        keys_after: &["aaaaaa", "bbbbbb"],
+        owners_after: &[],
+    },
+    Case {
+        name: "a key of others that is a token id beside grants, of which one is gone",
+        keys: &["aaaaaa=1", "bbbbbb=2", "cccccc"],
+        owners: &["aaaaaa=1", "bbbbbb=2"],
+        live: &[("aaaaaa", "1")],
+        keys_after: &["aaaaaa", "cccccc"],
+        owners_after: &[],
     },
 ];
 
@@ -325,11 +321,10 @@ fn the_operator_drops_what_is_gone_and_nothing_else() {
             unchanged,
             "{name}: nothing is written for nothing"
         );
-        assert_eq!(
-            plan.live,
-            keys.iter().filter(|key| key.parse::<TokenId>().is_ok()).count(),
-            "{name}"
-        );
+        let is_grant = |key: &&String| case.keys.iter().any(|text| text.starts_with(&format!("{key}=")));
+        assert_eq!(plan.live, keys.iter().filter(is_grant).count(), "{name}");
+        let foreign = |key: &&&str| key.parse::<TokenId>().is_ok();
+        assert_eq!(plan.foreign.len(), case.keys.iter().filter(foreign).count(), "{name}");
 
         // Once carried out, there is nothing left to do.
         let mut rest = data.clone();
@@ -342,6 +337,68 @@ fn the_operator_drops_what_is_gone_and_nothing_else() {
             "{name}"
         );
         assert_eq!(plan.bytes, again.bytes, "{name}");
+    }
+}
+
+/// What somebody may keep under a key that is a token id. Whatever tokens there are, it is neither removed nor replaced.
+#[test]
+fn what_only_looks_like_an_entry_is_never_removed_and_is_told() {
+    let ours = entry_of("aaaaaa", "1");
+    let (head, sealed) = ours.split_at(ours.iter().position(|byte| *byte == b'\n').unwrap());
+    let nearly = |from: &str, to: &str| {
+        let head = String::from_utf8(head.to_vec()).unwrap();
+        assert!(head.contains(from), "{head}");
+        [head.replacen(from, to, 1).as_bytes(), sealed].concat()
+    };
+    let values = [
+        b"".to_vec(),
+        b"\n".to_vec(),
+        b"a password".to_vec(),
+        vec![0, 159, 146, 150, b'\n'],
+        b"{}\n".to_vec(),
+        b"-----BEGIN CERTIFICATE-----\n".to_vec(),
+        b"{\"form\":1,\"token\":\"aaaaaa\"}\nx".to_vec(),
+        // A head that ends nowhere, one of another token, and heads that lack one thing each.
+        head.to_vec(),
+        entry_of("bbbbbb", "1"),
+        nearly("\"form\":1,", ""),
+        nearly("\"form\":1", "\"form\":\"1\""),
+        nearly("\"token\":\"aaaaaa\",", ""),
+        nearly("\"tokenUID\"", "\"uid\""),
+    ];
+    let (material, key, wanted) = (material(), key(9), id("aaaaaa"));
+    for value in values {
+        let shown = String::from_utf8_lossy(&value).into_owned();
+        let data = Data::from([("aaaaaa".to_owned(), ByteString(value))]);
+        let owned = owners(&["aaaaaa=1"]);
+        let stored = Stored::read(&data, owned.clone());
+        assert!(!stored.has_entries(), "{shown}");
+        for live in [
+            tokens(&[]),
+            tokens(&[("aaaaaa", token("1", Expiration::Never))]),
+            tokens(&[("aaaaaa", token("2", Expiration::At(after(-3600))))]),
+        ] {
+            let plan = prune_expired_grants(&stored, &live, now());
+            let (keys, owners) = carried_out(&data, &owned, &plan.update);
+            assert_eq!(
+                (keys.as_slice(), owners.len()),
+                (&["aaaaaa".to_owned()][..], 0),
+                "{shown}"
+            );
+            assert_eq!((plan.live, plan.foreign.contains(&wanted)), (0, true), "{shown}");
+        }
+        let live = tokens(&[("aaaaaa", token("1", Expiration::Never))]);
+        let refused = mint(&stored, &live, &wanted_for(&wanted, &material, &key), now()).unwrap_err();
+        assert!(matches!(refused, MintError::Occupied { .. }), "{shown}: {refused}");
+    }
+    // What is ours goes, whatever became of the rest of it, and of whatever form it is.
+    for value in [
+        ours[..=head.len()].to_vec(),
+        nearly("\"form\":1", "\"form\":7,\"more\":{}"),
+    ] {
+        let stored = Stored::read(&Data::from([("aaaaaa".to_owned(), ByteString(value))]), Vec::new());
+        let plan = prune_expired_grants(&stored, &tokens(&[]), now());
+        assert_eq!(plan.update.drop[&wanted], Gone::Revoked);
     }
 }
 

@@ -72,15 +72,14 @@ impl fmt::Display for Gone {
     }
 }
 
-/// Whether the grant of a token is gone. `remembered` is the UID of the token it was minted for; none when its entry does
-/// not tell, and then the id alone has to do.
+/// Whether the grant of a token is gone. `remembered` is the UID of the token it was minted for.
 #[must_use]
-pub fn gone(id: &TokenId, remembered: Option<&Uid>, tokens: &Tokens, now: Timestamp) -> Option<Gone> {
+pub fn gone(id: &TokenId, remembered: &Uid, tokens: &Tokens, now: Timestamp) -> Option<Gone> {
     let token = match tokens.find(id) {
         Some(token) if !token.terminating => token,
         Some(_) | None => return Some(Gone::Revoked),
     };
-    if remembered.is_some_and(|uid| *uid != token.uid) {
+    if *remembered != token.uid {
         return Some(Gone::Recreated);
     }
     match token.expiration {

@@ -14,7 +14,7 @@ use stratum::controllers::concern::{self, Concern, chain};
 use stratum::controllers::grants::join::{self, JoinError};
 use stratum::controllers::grants::minting::{self, Minted, MintingError};
 use stratum::controllers::grants::pruning::{GrantPruning, PruneError};
-use stratum::controllers::metrics::{ByReason, Metrics, Word};
+use stratum::controllers::metrics::{ByReason, ByState, Metrics, Word};
 use stratum::host::clock;
 use stratum::host::layout::Identity;
 use stratum::pki::seal::CertificateKey;
@@ -188,6 +188,12 @@ impl<'a> Bed<'a> {
         let labels = stratum::controllers::metrics::ByConcern { concern };
         let listed = || async { (self.metrics.concerns.watch_ready.get_or_create(&labels).get() == 1).then_some(()) };
         crate::support::wait_for("the watch of the Secret", SOON, listed).await;
+    }
+
+    /// How many keys of the Secret are in a state, as the operator counts them.
+    pub(crate) fn state(&self, state: &'static str) -> i64 {
+        let labels = ByState { state: Word(state) };
+        self.metrics.grants.grants.get_or_create(&labels).get()
     }
 
     /// How many entries were dropped for a reason.

@@ -3,8 +3,10 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::client::{Body, ClientBuilder};
 use stratum::controllers::concern::{Failure, chain};
+use stratum::controllers::grants::minting::MintingError;
 use stratum::controllers::grants::pruning::PruneError;
 use stratum::host::layout::Identity;
+use stratum::reconcilers::grants::plan::MintError;
 use stratum::reconcilers::grants::token::SKEW;
 use tower::util::MapRequestLayer;
 
@@ -118,15 +120,42 @@ async fn what_is_not_a_grant_is_left_alone() {
     bed.token("aaaaaa", None).await;
     let before: Secret = bed.secret().await;
     bed.pass().await;
-    assert_eq!(bed.secret().await, before, "an entry that is none stays with its token");
+    assert_eq!(bed.secret().await, before, "with a token of that id");
     bed.revoke("aaaaaa").await;
     bed.pass().await;
-    assert_eq!(bed.keys().await, ["ABCDEF", "abc.ef", "certs"]);
-    let after = bed.secret().await;
-    assert_eq!(
-        (after.metadata.labels, after.type_),
-        (before.metadata.labels, before.type_)
-    );
+    assert_eq!(bed.secret().await, before, "without one, and everything is as it was");
+    assert_eq!(bed.state("foreign"), 1, "what looks like a grant is told");
+}
+
+/// Somebody's own key of six small letters, in a Secret that was owned by the tokens of its grants.
+#[tokio::test]
+async fn a_key_that_only_looks_like_a_grant_outlives_every_grant() {
+    let bed = Bed::new(Cluster::shared().await, "grants-looks").await;
+    bed.granted("aaaaaa").await;
+    assert_eq!(bed.owners().await.len(), 1);
+    let theirs = r#"{"stringData":{"backup":"a password of somebody's","bbbbbb":"{}"}}"#;
+    bed.kubectl(&["patch", "secret", "stratum-certs", "--type=merge", "-p", theirs])
+        .await;
+    bed.pass().await;
+    assert!(bed.owners().await.is_empty(), "the garbage collector would take it");
+    assert_eq!((bed.state("live"), bed.state("foreign")), (1, 2));
+
+    // No mint takes their place, and none drops them.
+    bed.token("bbbbbb", None).await;
+    let before = bed.secret().await;
+    match bed.mint("bbbbbb", &key(2)).await.unwrap_err() {
+        MintingError::Refused(MintError::Occupied { .. }) => {}
+        other => panic!("{}", chain(&other)),
+    }
+    assert_eq!(bed.secret().await, before);
+    bed.revoke("bbbbbb").await;
+    bed.granted("cccccc").await;
+    revoke_all(&bed).await;
+    bed.pass().await;
+    assert_eq!(bed.keys().await, ["backup", "bbbbbb"]);
+    let data = bed.secret().await.data.unwrap();
+    assert_eq!(data["backup"].0, b"a password of somebody's");
+    assert_eq!((bed.state("live"), bed.state("foreign")), (0, 2));
 }
 
 /// Takes a right away from the operator in this namespace, or gives it back.
