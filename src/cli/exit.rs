@@ -13,7 +13,7 @@ pub enum Exit {
     Usage,
     /// 3: refused before any change.
     Refused,
-    /// 4: leadership lost.
+    /// 4: a Lease was lost: leadership, or the cluster fence.
     LeadershipLost,
     /// 5: a `diff` found differences.
     Differences,

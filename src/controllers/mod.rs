@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod bootstrap;
 pub mod cluster;
+pub mod cluster_fence;
 pub mod cluster_info;
 pub mod concern;
 pub mod concerns;
@@ -23,6 +24,7 @@ pub mod in_term;
 pub mod inventory;
 pub mod joining;
 pub mod leader;
+pub mod lease;
 pub mod light;
 pub mod machine;
 pub mod manifests;

@@ -1,10 +1,11 @@
-//! Who leads: client-go's election over one Lease, as a decision.
+//! Who holds a Lease: client-go's election, as a decision. It decides who leads, and, with other [`Timing`] and what [`fence`]
+//! adds, which operation may change the cluster.
 //!
 //! - A holder is believed for the lease's duration counted from the moment *this* process last saw the Lease change, on
 //!   its own monotonic clock. The times written in the Lease are for people; skewed clocks change nothing.
 //! - Every write replaces the Lease at the resourceVersion that was read, so of two candidates one wins.
-//! - The leader counts its own right from the *start* of its last successful write, and only [`RENEW_DEADLINE`] of it:
-//!   it has stopped sending [`LEASE_DURATION`] - [`RENEW_DEADLINE`] before anybody may follow it.
+//! - The holder counts its own right from the *start* of its last successful write, and only [`Timing::renew_deadline`] of
+//!   it: it has stopped that much before [`Timing::duration`] is over and anybody may follow it.
 //! - The term's number is the Lease's `leaseTransitions`: it grows with each new holder, and a holder keeps it.
 //!
 //! No clock, no client: `now` is a reading of a clock that runs forward, `wall` a date for people to read.
@@ -16,14 +17,28 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 
-/// How long a Lease that does not change keeps others out.
-pub const LEASE_DURATION: Duration = Duration::from_secs(15);
-/// How long after the start of its last successful renewal a leader may send.
-pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// How often a leader renews, and a candidate retries.
-pub const RETRY_PERIOD: Duration = Duration::from_secs(2);
-/// A duration in a Lease longer than this is a slip of somebody's hand; it does not lock everyone out for years.
-const LONGEST_BELIEVED: Duration = Duration::from_secs(60);
+pub mod fence;
+
+/// How long everything takes around one Lease. All who may hold it have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// How long a Lease that does not change keeps others out.
+    pub duration: Duration,
+    /// How long after the start of its last successful renewal a holder may go on.
+    pub renew_deadline: Duration,
+    /// How often a holder renews, and a candidate retries.
+    pub retry_period: Duration,
+    /// A duration in a Lease longer than this is a slip of somebody's hand; it does not lock everyone out for years.
+    pub longest_believed: Duration,
+}
+
+/// For the operator's Lease.
+pub const LEADERSHIP: Timing = Timing {
+    duration: Duration::from_secs(15),
+    renew_deadline: Duration::from_secs(10),
+    retry_period: Duration::from_secs(2),
+    longest_believed: Duration::from_secs(60),
+};
 
 /// The name under which one campaign of one process holds the Lease. Never used twice, so a Lease that names us was
 /// written by us in this campaign.
@@ -51,10 +66,13 @@ impl fmt::Display for Identity {
 }
 
 /// The Lease as it was last read, and since when it has looked so.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Observed {
+    timing: Timing,
     lease: Option<Lease>,
     changed: Duration,
+    /// How many different states of it were read.
+    states: u64,
     /// A deleted Lease forgets how many holders it had; we do not.
     transitions: i32,
     /// Whether there has been a term at all.
@@ -64,18 +82,39 @@ pub struct Observed {
 }
 
 impl Observed {
+    /// Nothing was read yet.
+    #[must_use]
+    pub fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            lease: None,
+            changed: Duration::ZERO,
+            states: 0,
+            transitions: 0,
+            terms_known: false,
+            held_until: None,
+        }
+    }
+
     /// Takes in what was read at `now`; `None` when there is no such Lease. `now` must not be earlier than the read.
     pub fn note(&mut self, lease: Option<Lease>, now: Duration) {
         if version(lease.as_ref()) != version(self.lease.as_ref()) {
             self.changed = now;
+            self.states += 1;
             if let Some(lease) = &lease {
-                self.held_until = holder(lease).map(|_| now + believed_duration(lease));
+                self.held_until = holder(lease).map(|_| now + believed_duration(lease, &self.timing));
             }
         }
         if let Some(lease) = &lease {
             self.remember(transitions(lease));
         }
         self.lease = lease;
+    }
+
+    /// Whether it was seen to change: somebody writes it, whatever the dates in it say.
+    #[must_use]
+    pub fn has_changed(&self) -> bool {
+        self.states > 1
     }
 
     /// Makes sure that no term begins at or below `number`: one that was recorded elsewhere, by a holder of a Lease that
@@ -112,11 +151,11 @@ pub struct Held {
 impl Held {
     /// The term that `lease`, as the API server answered it to a write begun at `started`, gives us.
     #[must_use]
-    pub fn of(lease: &Lease, started: Duration) -> Self {
+    pub fn of(lease: &Lease, started: Duration, timing: &Timing) -> Self {
         Self {
             number: transitions(lease),
             uid: lease.metadata.uid.clone(),
-            deadline: started + RENEW_DEADLINE,
+            deadline: started + timing.renew_deadline,
         }
     }
 }
@@ -143,7 +182,7 @@ pub enum LossReason {
     #[strum(to_string = "it could not be renewed in time")]
     Deadline,
     /// Another holds it.
-    #[strum(to_string = "another instance holds it")]
+    #[strum(to_string = "another holds it")]
     Taken,
     /// Somebody emptied it.
     #[strum(to_string = "its holder was erased")]
@@ -200,7 +239,7 @@ pub fn release(observed: &Observed, me: &Identity, wall: Timestamp) -> Option<Le
 
 fn stand(observed: &Observed, me: &Identity, now: Duration, wall: Timestamp) -> Action {
     let take = |reason, number| Action::Take {
-        lease: Box::new(written(observed.lease.as_ref(), me, number, true, wall)),
+        lease: Box::new(written(observed, me, number, true, wall)),
         reason,
     };
     let next = observed.transitions.saturating_add(1);
@@ -214,7 +253,7 @@ fn stand(observed: &Observed, me: &Identity, now: Duration, wall: Timestamp) -> 
         None => take(TakeReason::Free, next),
         Some(holder) if holder == me.as_str() => take(TakeReason::Ours, transitions(lease)),
         Some(_) => {
-            let until = observed.changed + believed_duration(lease);
+            let until = observed.changed + believed_duration(lease, &observed.timing);
             if now < until {
                 Action::Wait { until }
             } else {
@@ -235,16 +274,16 @@ fn keep(observed: &Observed, held: &Held, me: &Identity, now: Duration, wall: Ti
         None => Action::Lost(LossReason::Erased),
         Some(holder) if holder != me.as_str() => Action::Lost(LossReason::Taken),
         Some(_) if lease.metadata.uid != held.uid => Action::Lost(LossReason::Deleted),
-        Some(_) => Action::Renew(Box::new(written(Some(lease), me, held.number, false, wall))),
+        Some(_) => Action::Renew(Box::new(written(observed, me, held.number, false, wall))),
     }
 }
 
 /// The Lease with us as its holder. What we do not know of in it stays.
-fn written(old: Option<&Lease>, me: &Identity, number: i32, acquired: bool, wall: Timestamp) -> Lease {
-    let mut lease = old.cloned().unwrap_or_default();
+fn written(observed: &Observed, me: &Identity, number: i32, acquired: bool, wall: Timestamp) -> Lease {
+    let mut lease = observed.lease.clone().unwrap_or_default();
     let spec = lease.spec.get_or_insert_default();
     spec.holder_identity = Some(me.0.clone());
-    spec.lease_duration_seconds = i32::try_from(LEASE_DURATION.as_secs()).ok();
+    spec.lease_duration_seconds = i32::try_from(observed.timing.duration.as_secs()).ok();
     spec.lease_transitions = Some(number);
     let renewed = MicroTime(different(spec.renew_time.as_ref(), wall));
     if acquired || spec.acquire_time.is_none() {
@@ -287,10 +326,10 @@ fn transitions(lease: &Lease) -> i32 {
 
 /// How long a held Lease is believed. At least our own duration, since a holder of our kind counts on it whatever
 /// somebody edited.
-fn believed_duration(lease: &Lease) -> Duration {
+fn believed_duration(lease: &Lease, timing: &Timing) -> Duration {
     let seconds = lease.spec.as_ref().and_then(|spec| spec.lease_duration_seconds);
     let written = seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0);
-    Duration::from_secs(written).clamp(LEASE_DURATION, LONGEST_BELIEVED)
+    Duration::from_secs(written).clamp(timing.duration, timing.longest_believed)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 mod csr;
 mod departed;
 mod etcd_members;
+mod fence;
 mod grants;
 mod inventory;
 mod joining;

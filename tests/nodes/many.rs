@@ -1,4 +1,4 @@
-//! Three controllers: members come one by one, and the loss of one is no outage.
+//! Three controllers: members come and go one at a time, under the cluster fence, and the loss of one is no outage.
 
 use std::path::Path;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use stratum::host::clock;
 
-use crate::rig::{Ours, Rig};
+use crate::rig::{Node, OurCluster, Ours, Rig};
 use crate::support::{stratum, wait_for};
 
 /// Until a controller that joined is one of the members with a vote.
@@ -23,7 +23,27 @@ async fn three_controllers_bear_the_loss_of_one() {
         .unwrap();
     let mut cluster = rig.stratum(2, 0).await.unwrap();
     wait_for("two members with a vote", JOINED, || voters(cluster.first(), 2)).await;
-    let third = rig.join(&cluster, "controller-3", &["--control-plane"]).await.unwrap();
+    assert_eq!(
+        fence_holder(cluster.first()).await,
+        "",
+        "given back by the one that joined"
+    );
+
+    // While another operation changes the cluster, nobody joins, and whoever tries is told.
+    hold_fence(cluster.first(), "somebody").await;
+    let machine = rig.prepared("controller-3").await.unwrap();
+    let refused = try_to_join(&cluster, &machine).await.unwrap_err();
+    let refused = format!("{refused:#}");
+    assert!(
+        refused.contains("the cluster is being changed by somebody"),
+        "{refused}"
+    );
+    assert!(refused.contains("exit status 3"), "{refused}");
+    assert!(voters(cluster.first(), 2).await.is_some(), "no member came");
+    let file = machine.path("/var/lib/stratum/node.yaml");
+    assert!(!file.exists(), "{}", file.display());
+    hold_fence(cluster.first(), "").await;
+    let third = rig.join_node(&cluster, machine, &["--control-plane"]).await.unwrap();
     cluster.controllers.push(third);
     wait_for("three members with a vote", JOINED, || voters(cluster.first(), 3)).await;
 
@@ -46,6 +66,54 @@ async fn three_controllers_bear_the_loss_of_one() {
     let back = rig.boot_again(&off).await.unwrap().up().await.unwrap();
     cluster.controllers.push(back);
     wait_for("all three to be well", BACK, || healthy(cluster.first(), 3)).await;
+
+    // One leaves. Its own API server goes with its member, so the fence is given back through another one.
+    let mut leaver = cluster.controllers.remove(1);
+    hold_fence(cluster.first(), "somebody").await;
+    let refused = leaver.node.stratum(&["uninstall", "--yes"], false).await.unwrap_err();
+    let refused = format!("{refused:#}");
+    assert!(
+        refused.contains("the cluster is being changed by somebody"),
+        "{refused}"
+    );
+    hold_fence(cluster.first(), "").await;
+    leaver.node.stratum(&["uninstall", "--yes"], false).await.unwrap();
+    leaver.up.wait().await.unwrap();
+    wait_for("two members with a vote", JOINED, || voters(cluster.first(), 2)).await;
+    assert_eq!(
+        fence_holder(cluster.first()).await,
+        "",
+        "given back by the one that left"
+    );
+}
+
+const LEASE: [&str; 4] = ["lease", "stratum-maintenance", "--namespace", "kube-system"];
+
+/// Who holds the cluster fence, as the cluster says.
+async fn fence_holder(controller: &Ours) -> String {
+    let arguments = [&["get"], &LEASE[..], &["--output=jsonpath={.spec.holderIdentity}"]].concat();
+    controller.kubectl(&arguments).await.unwrap()
+}
+
+/// Gives the fence to somebody who renewed it just now.
+async fn hold_fence(controller: &Ours, holder: &str) {
+    let spec = serde_json::json!({"spec": {
+        "holderIdentity": holder, "leaseDurationSeconds": 300, "renewTime": format!("{:.6}", clock::now())}});
+    let spec = spec.to_string();
+    let arguments = [&["patch"], &LEASE[..], &["--type=merge", "--patch", &spec]].concat();
+    controller.kubectl(&arguments).await.unwrap();
+}
+
+/// Runs what the first controller prints for another one.
+async fn try_to_join(cluster: &OurCluster, machine: &Node) -> anyhow::Result<String> {
+    let create = ["token", "create", "--control-plane", "-o", "json"];
+    let created: Value = serde_json::from_str(&cluster.first().node.stratum(&create, false).await?)?;
+    let command = created["command"].as_array().into_iter().flatten();
+    let words: Vec<&str> = command.skip(1).filter_map(Value::as_str).collect();
+    let address = machine.address().to_string();
+    machine
+        .stratum(&[&words[..], &["--node-ip", &address]].concat(), true)
+        .await
 }
 
 /// Whether etcd has so many members with a vote, and no other.

@@ -1,5 +1,7 @@
 //! `stratum join`: this machine becomes a node of a cluster that is there.
 
+use std::io::Write;
+
 use ipnet::IpNet;
 use secrecy::{ExposeSecret, SecretString};
 
@@ -7,8 +9,11 @@ use super::super::exit::Exit;
 use super::super::printer;
 use super::arguments::{Basics, NodeArguments};
 use super::server::endpoint;
-use crate::controllers::machine::join::{self, Wish};
+use crate::controllers::cluster_fence::{ClusterFence, unless_interrupted};
+use crate::controllers::machine::join::{self, Prospect, Wish};
+use crate::controllers::machine::node::Config;
 use crate::host::layout::Layout;
+use crate::host::lock::Lock;
 use crate::host::node_state::{CLUSTER_DOMAIN, Endpoint, Profile};
 use crate::pki::key::KeyKind;
 use crate::pki::pin::Pin;
@@ -64,26 +69,71 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let Some(_lock) = super::lock(&layout, "stratum join")? else {
-        return Ok(Exit::Refused);
-    };
+    let mut progress = super::progress(arguments.node.quiet);
+    if !arguments.control_plane {
+        // Nobody else has to know of it.
+        let Some(lock) = super::lock(&layout, OPERATION)? else {
+            return Ok(Exit::Refused);
+        };
+        return match join::prospect(wish).await {
+            Ok(prospect) => become_node(arguments, layout, config, prospect, None, lock, &mut progress).await,
+            Err(error) => Ok(refused(error)),
+        };
+    }
+    // First the cluster's fence, which can be asked for once the cluster is known, and then this machine's lock.
     let prospect = match join::prospect(wish).await {
         Ok(prospect) => prospect,
-        Err(error) => {
-            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
-            return Ok(Exit::Refused);
+        Err(error) => return Ok(refused(error)),
+    };
+    let fence = match prospect.fence(&mut progress).await {
+        Ok(fence) => fence,
+        Err(error) => return Ok(refused(error)),
+    };
+    let work = async {
+        match super::lock(&layout, OPERATION)? {
+            Some(lock) => {
+                let layout = layout.clone();
+                become_node(arguments, layout, config, prospect, fence.as_ref(), lock, &mut progress).await
+            }
+            None => Ok(Exit::Refused),
         }
     };
+    let exit = unless_interrupted(work).await;
+    if let Some(fence) = fence {
+        fence.release().await;
+    }
+    exit?
+}
+
+const OPERATION: &str = "stratum join";
+
+/// What is in the way, before anything was changed.
+fn refused(error: impl std::error::Error + Send + Sync + 'static) -> Exit {
+    printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+    Exit::Refused
+}
+
+async fn become_node(
+    arguments: Arguments,
+    layout: Layout,
+    config: Config,
+    prospect: Prospect,
+    fence: Option<&ClusterFence>,
+    _lock: Lock,
+    progress: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let Some(payload) = super::may_install(&layout, &prospect.state, &config, &arguments.node)? else {
         return Ok(Exit::Refused);
     };
     super::take_payload(&payload, &layout)?;
-    let mut told = Vec::new();
-    let joined = prospect.join(layout, config, &mut told).await;
-    if !arguments.node.quiet {
-        printer::stdout(&String::from_utf8_lossy(&told))?;
-    }
-    let node = joined?;
+    let node = match prospect.join(layout, config, fence, progress).await {
+        Ok(node) => node,
+        Err(error) if error.is_lost_fence() => {
+            printer::stderr(&format!("error: {error}\n"));
+            return Ok(Exit::LeadershipLost);
+        }
+        Err(error) => return Err(error.into()),
+    };
     if !arguments.node.quiet {
         let (name, role) = (node.state.node_name, node.state.role);
         printer::stdout(&format!(

@@ -6,6 +6,8 @@ pub(super) mod server;
 pub(super) mod uninstall;
 pub(super) mod up;
 
+use std::io::Write;
+
 use anyhow::Context;
 
 use self::arguments::NodeArguments;
@@ -42,6 +44,15 @@ fn lock(layout: &Layout, operation: &str) -> anyhow::Result<Option<Lock>> {
             ));
             Ok(None)
         }
+    }
+}
+
+/// Where a command tells what it does while it does it.
+fn progress(quiet: bool) -> Box<dyn Write> {
+    if quiet {
+        Box::new(std::io::sink())
+    } else {
+        Box::new(std::io::stdout())
     }
 }
 

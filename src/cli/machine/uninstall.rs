@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use super::super::exit::Exit;
 use super::super::printer::{self, Output};
+use crate::controllers::cluster_fence::unless_interrupted;
 use crate::controllers::machine::uninstall::departure::Departure;
-use crate::controllers::machine::uninstall::{self, Plan, Settings};
+use crate::controllers::machine::uninstall::{self, Plan, Settings, fencing};
 use crate::host::layout::Layout;
 use crate::host::teardown::{Left, Report, Teardown, Tools};
 
@@ -65,7 +66,8 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 }
 
 async fn act(settings: &Settings, output: Output) -> anyhow::Result<Exit> {
-    if uninstall::plan(settings).await?.is_empty() {
+    let plan = uninstall::plan(settings).await?;
+    if plan.is_empty() {
         // Not even the folder of the lock is made for nothing.
         printer::stdout(&match output {
             Output::Table => NOTHING.to_owned(),
@@ -73,14 +75,40 @@ async fn act(settings: &Settings, output: Output) -> anyhow::Result<Exit> {
         })?;
         return Ok(Exit::Done);
     }
-    let Some(lock) = super::lock(&settings.teardown.layout, "stratum uninstall")? else {
-        return Ok(Exit::Refused);
+    let mut progress: Box<dyn std::io::Write> = match output {
+        Output::Table => Box::new(std::io::stdout()),
+        Output::Json => Box::new(std::io::stderr()),
     };
-    let (report, done) = match output {
-        Output::Table => uninstall::run(settings, lock, &mut std::io::stdout()).await,
-        Output::Json => uninstall::run(settings, lock, &mut std::io::sink()).await,
+    let mut fence = match fencing::fence(settings, &plan.cluster, &mut progress).await {
+        Ok(fence) => fence,
+        Err(error) => {
+            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+            return Ok(Exit::Refused);
+        }
     };
+    let lock = match super::lock(&settings.teardown.layout, "stratum uninstall") {
+        Ok(Some(lock)) => lock,
+        held_or_failed => {
+            fence.release().await;
+            return held_or_failed.map(|_| Exit::Refused);
+        }
+    };
+    let is_held = fence.is_held();
+    let mut silent = std::io::sink();
+    let told_to: &mut dyn std::io::Write = match output {
+        Output::Table => &mut progress,
+        Output::Json => &mut silent,
+    };
+    let run = uninstall::run(settings, &mut fence, lock, told_to);
+    let ended = if is_held {
+        unless_interrupted(run).await
+    } else {
+        Ok(run.await)
+    };
+    fence.release().await;
+    let (report, done) = ended?;
     let refused = done.as_ref().is_err_and(uninstall::Error::is_refusal);
+    let lost = done.as_ref().is_err_and(uninstall::Error::is_lost_fence);
     let error = done.err().map(|error| format!("{:#}", anyhow::Error::from(error)));
     printer::stdout(&match output {
         Output::Table => told(&report),
@@ -93,7 +121,11 @@ async fn act(settings: &Settings, output: Output) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     };
     printer::stderr(&format!("error: {error}\n"));
-    Ok(if refused { Exit::Refused } else { Exit::Failed })
+    Ok(match (refused, lost) {
+        (true, _) => Exit::Refused,
+        (false, true) => Exit::LeadershipLost,
+        (false, false) => Exit::Failed,
+    })
 }
 
 const NOTHING: &str = "nothing of a node is on this machine\n";

@@ -1,5 +1,6 @@
 //! The files behind a connection, read together, and the TLS configuration made of them.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -71,15 +72,19 @@ pub(super) struct Tls {
 }
 
 /// Reads the kubeconfig at `path` and every file it names, and builds the TLS configuration. All or nothing: a pair that
-/// is half written is an error, and the caller goes on with what it had.
-pub(super) async fn load(path: &Path) -> Result<Credentials, CredentialsError> {
+/// is half written is an error, and the caller goes on with what it had. With `server`, that one is meant instead of the one
+/// it names.
+pub(super) async fn load(path: &Path, server: Option<SocketAddr>) -> Result<Credentials, CredentialsError> {
     let text = tokio::fs::read_to_string(path)
         .await
         .map_err(|source| KubeconfigError::Read {
             path: path.to_owned(),
             source,
         })?;
-    let endpoint = kubeconfig::parse(path, &text)?;
+    let mut endpoint = kubeconfig::parse(path, &text)?;
+    if let Some(server) = server {
+        endpoint.move_to(server);
+    }
     let mut digest = Sha256::new();
     digest.update(endpoint.server.to_string());
     digest.update([0]);

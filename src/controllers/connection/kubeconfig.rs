@@ -3,6 +3,7 @@
 //! Everything a kubeconfig can say and this program does not do is refused by name, instead of being ignored: a client
 //! that quietly leaves out a proxy or an impersonation is worse than none.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use http::Uri;
@@ -73,6 +74,18 @@ pub(super) struct Endpoint {
     /// Certificate chain and key; both or neither.
     pub(super) identity: Option<(Source, Source)>,
     pub(super) token: Option<Source>,
+}
+
+impl Endpoint {
+    /// Means another server of the same cluster, which has to show a certificate for its address.
+    pub(super) fn move_to(&mut self, server: SocketAddr) {
+        let scheme = self.server.scheme_str().unwrap_or("https");
+        // An address and a port always make a URI.
+        if let Ok(moved) = format!("{scheme}://{server}").parse() {
+            self.server = moved;
+            self.server_name = server.ip().to_string();
+        }
+    }
 }
 
 /// Reads `text`, the content of the kubeconfig at `path`. Relative paths in it are relative to its folder, as kubectl

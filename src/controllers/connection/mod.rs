@@ -22,6 +22,7 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,6 +45,8 @@ pub const FENCED_USER_TIMEOUT: Duration = Duration::from_secs(4);
 pub struct ClientSettings {
     /// The kubeconfig file. Followed like the files it names.
     pub kubeconfig: PathBuf,
+    /// Another API server of the same cluster than the kubeconfig names.
+    pub server: Option<SocketAddr>,
     /// Who sends, in a word, for the audit log's user agent: `stratum/VERSION (ROLE)`.
     pub role: &'static str,
     /// For a whole request; for a watch, until its first byte.
@@ -62,6 +65,7 @@ impl ClientSettings {
     pub fn new(kubeconfig: impl Into<PathBuf>, role: &'static str) -> Self {
         Self {
             kubeconfig: kubeconfig.into(),
+            server: None,
             role,
             request_limit: Duration::from_secs(30),
             connect_limit: Duration::from_secs(5),

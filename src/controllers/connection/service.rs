@@ -80,7 +80,7 @@ impl Shared {
     /// Reads the files again and takes over what they say, if they can be used.
     pub(super) async fn refresh(&self) {
         let mut warned = self.reload.lock().await;
-        match credentials::load(&self.settings.kubeconfig).await {
+        match credentials::load(&self.settings.kubeconfig, self.settings.server).await {
             Err(error) => {
                 let text = error_chain(&error);
                 if warned.as_ref() != Some(&text) {
@@ -138,7 +138,7 @@ impl Requests {
         let role = settings.role;
         let user_agent = HeaderValue::from_str(&format!("stratum/{} ({role})", env!("CARGO_PKG_VERSION")))
             .map_err(|_| ConnectionError::Role { role })?;
-        let credentials = credentials::load(&settings.kubeconfig)
+        let credentials = credentials::load(&settings.kubeconfig, settings.server)
             .await
             .map_err(|source| ConnectionError::Credentials { role, source })?;
         let interval = settings.reload_interval;

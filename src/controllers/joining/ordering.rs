@@ -15,6 +15,7 @@ use crate::host::entropy;
 use crate::pki::pin::{Pin, pins};
 use crate::pki::seal::CertificateKey;
 use crate::reconcilers::bootstrap_token::BootstrapToken;
+use crate::reconcilers::election::fence;
 use crate::reconcilers::grants;
 use crate::reconcilers::grants::material::Material;
 use crate::reconcilers::joining::access;
@@ -99,7 +100,7 @@ pub enum OrderError {
 pub async fn order(client: &Client, namespace: &str, order: &Order<'_>, now: Timestamp) -> Result<Ordered, OrderError> {
     guard_rekey(client, namespace).await?;
     check_published(client, order.pins).await?;
-    for declared in access::standing(namespace, grants::NAME) {
+    for declared in access::standing(namespace, grants::NAME, fence::NAME) {
         publishing::apply(client, &declared).await?;
     }
     let kind = order.joiner.kind();

@@ -11,6 +11,7 @@ use crate::controllers::cluster::{self, CallError, CallErrorKind};
 use crate::controllers::{contention, hands};
 use crate::host::clock;
 use crate::pki::certificate::Certificate;
+use crate::reconcilers::election::fence;
 use crate::reconcilers::grants;
 use crate::reconcilers::joining::access::{self, Declared};
 use crate::reconcilers::joining::cluster_info::{self, NAME, NAMESPACE};
@@ -58,7 +59,7 @@ pub async fn publish_cluster_info(
     server: &str,
     bundle: &[Certificate],
 ) -> Result<(), PublishError> {
-    for declared in access::standing(system_namespace, grants::NAME) {
+    for declared in access::standing(system_namespace, grants::NAME, fence::NAME) {
         apply(client, &declared).await?;
     }
     let content = cluster_info::render(server, bundle);

@@ -1,32 +1,30 @@
 //! Leading: stands for the Lease, does the leader's work while it holds it, and hands it over.
 //!
-//! The decisions are in [`crate::reconcilers::election`]. Here: the calls, the waiting, and the order of ends.
+//! The decisions are in [`crate::reconcilers::election`], the calls in [`super::lease`]. Here: the order of ends.
 //! - Lost: first the fence, so that nothing more is sent, then the work.
 //! - Clean stop: first the work, then the fence, then the Lease is released, so that a successor finds nothing running.
 
-mod lease;
-
 use std::time::Duration;
 
-use kube::Client;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::{Api, Client};
 use tokio::sync::watch;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use self::lease::{LeaseError, LeaseWatch, Leases, Written, call_limit};
-use super::concern::chain;
 use super::connection::Fence;
+use super::lease::{self, CALL_LIMIT, LeaseError, Leases, Tenant};
 use crate::host::{clock, entropy};
-use crate::reconcilers::election::{self, Action, Held, Identity, LossReason, Observed, RETRY_PERIOD};
+use crate::reconcilers::election::{self, Action, Held, Identity, LEADERSHIP, LossReason};
+use crate::reconcilers::inventory::CONFIG_MAP;
+use crate::reconcilers::inventory::records::TERM_ANNOTATION;
 
 /// The name of the Lease, in the system namespace.
 pub const LEASE: &str = "stratum-operator";
 
 /// How long work may take to notice that its term is lost. It can send nothing by then.
 const LOST_GRACE: Duration = Duration::from_secs(1);
-/// How long releasing the Lease may take; without it the Lease just runs out.
-const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
 /// Who stands, and where.
 #[derive(Clone, Debug)]
@@ -114,14 +112,13 @@ where
     let standing = stop.run_until_cancelled(candidate.stand(status)).await;
     let Some(held) = standing else {
         // A write of ours may have arrived without its answer.
-        candidate.fresh = false;
-        candidate.release().await;
+        candidate.tenant.release().await;
         status.send_replace(Leadership::Over);
         return Ok(Outcome::NeverLed);
     };
     let term = Term {
         number: u64::try_from(held.number).unwrap_or(0),
-        identity: candidate.me.to_string(),
+        identity: candidate.tenant.me.to_string(),
         fence: Fence::until(held.deadline),
         stop: stop.child_token(),
     };
@@ -134,73 +131,58 @@ where
 }
 
 struct Candidate {
-    leases: Leases,
-    watch: LeaseWatch,
-    me: Identity,
-    observed: Observed,
-    /// Whether `observed` may be acted on, or has to be read again first.
-    fresh: bool,
-    /// The last failure logged, so that an outage is one line.
-    logged: Option<String>,
+    client: Client,
+    namespace: String,
+    tenant: Tenant,
 }
 
 impl Candidate {
     fn new(settings: &CampaignSettings, client: Client) -> Self {
         let random: [u8; 8] = entropy::bytes();
-        let leases = Leases::new(client, &settings.namespace);
+        let me = Identity::new(&settings.node, &format!("{:016x}", u64::from_be_bytes(random)));
+        let leases = Leases::new(client.clone(), &settings.namespace, LEASE);
         Self {
-            watch: leases.follow(),
-            leases,
-            me: Identity::new(&settings.node, &format!("{:016x}", u64::from_be_bytes(random))),
-            observed: Observed::default(),
-            fresh: false,
-            logged: None,
+            client,
+            namespace: settings.namespace.clone(),
+            tenant: Tenant::watching(leases, me, LEADERSHIP),
         }
     }
 
     /// Until the Lease is ours.
     async fn stand(&mut self, status: &watch::Sender<Leadership>) -> Held {
         while let Err(error) = self.recall().await {
-            self.log(&error);
-            clock::sleep(retry_pause()).await;
+            self.failed(&error).await;
         }
         loop {
-            if let Err(error) = self.read(None).await {
-                self.log(&error);
-                clock::sleep(retry_pause()).await;
+            if let Err(error) = self.tenant.look().await {
+                self.failed(&error).await;
                 continue;
             }
-            publish(status, self.observed.holder());
+            let tenant = &mut self.tenant;
+            publish(status, tenant.observed.holder());
             let now = clock::since_boot();
-            match election::decide(&self.observed, None, &self.me, now, clock::now()) {
+            match election::decide(&tenant.observed, None, &tenant.me, now, clock::now()) {
                 Action::Take { lease, reason } => {
                     let reason: &str = reason.into();
-                    match self.leases.write(*lease, call_limit(None)).await {
-                        Ok(Written::Stored(lease)) => {
+                    match tenant.take(*lease, now).await {
+                        Ok(Some(held)) => {
                             tracing::info!(reason, "took the Lease");
-                            let held = Held::of(&lease, now);
-                            self.observed.note(Some(*lease), clock::since_boot());
                             return held;
                         }
-                        Ok(Written::Outdated) => self.fresh = false,
-                        Err(error) => {
-                            self.fresh = false;
-                            self.log(&error);
-                            clock::sleep(retry_pause()).await;
-                        }
+                        Ok(None) => {}
+                        Err(error) => self.failed(&error).await,
                     }
                 }
-                Action::Wait { until } => {
-                    let pause = until.saturating_sub(clock::since_boot());
-                    self.watch
-                        .wait(self.observed.resource_version(), pause, retry_pause())
-                        .await;
-                    self.fresh = false;
-                }
+                Action::Wait { until } => tenant.wait(until).await,
                 // A candidate neither renews nor loses; read again.
-                Action::Renew(_) | Action::Lost(_) => self.fresh = false,
+                Action::Renew(_) | Action::Lost(_) => {}
             }
         }
+    }
+
+    async fn failed(&mut self, error: &LeaseError) {
+        self.tenant.log(error);
+        clock::sleep(self.tenant.retry_pause()).await;
     }
 
     /// Leads until one of the ends, and brings it to that end.
@@ -217,7 +199,7 @@ impl Candidate {
         };
         let outcome = tokio::select! {
             biased;
-            reason = self.hold(held, &term.fence) => {
+            reason = self.tenant.hold(held, &term.fence) => {
                 term.fence.revoke();
                 term.stop.cancel();
                 tracing::error!(term = term.number, %reason, "leadership lost");
@@ -233,120 +215,23 @@ impl Candidate {
         };
         term.fence.revoke();
         drop(task);
-        self.release().await;
+        self.tenant.release().await;
         outcome.map_err(CampaignError::Work)
     }
 
-    /// Renews until the Lease is lost. Can be dropped at any point.
-    async fn hold(&mut self, mut held: Held, fence: &Fence) -> LossReason {
-        let ended = fence.ended();
-        self.fresh = true;
-        let mut renewed = clock::since_boot();
-        loop {
-            let next = (renewed + retry_pause()).saturating_sub(clock::since_boot());
-            let known = self.observed.resource_version().map(str::to_owned);
-            tokio::select! {
-                () = ended.cancelled() => return LossReason::Deadline,
-                () = self.watch.wait(known.as_deref(), next, next) => {}
-            }
-            let due = clock::since_boot() >= renewed + RETRY_PERIOD;
-            match self.renew(&mut held, fence, due).await {
-                Ok(None) if due => renewed = clock::since_boot(),
-                Ok(None) => {}
-                Ok(Some(reason)) => return reason,
-                Err(error) => {
-                    self.fresh = false;
-                    self.log(&error);
-                    // Half a period: several tries fit before the deadline.
-                    renewed = clock::since_boot().saturating_sub(RETRY_PERIOD / 2);
-                }
-            }
-        }
-    }
-
-    /// One look, and one renewal if it is due. `Some` when the term is over.
-    async fn renew(&mut self, held: &mut Held, fence: &Fence, due: bool) -> Result<Option<LossReason>, LeaseError> {
-        // Woken early means that somebody else wrote: look before anything else.
-        self.fresh &= due;
-        loop {
-            if !self.fresh {
-                self.read(Some(held.deadline)).await?;
-            }
-            let now = clock::since_boot();
-            let lease = match election::decide(&self.observed, Some(held), &self.me, now, clock::now()) {
-                Action::Lost(reason) => return Ok(Some(reason)),
-                Action::Renew(lease) => lease,
-                Action::Take { .. } | Action::Wait { .. } => return Ok(Some(LossReason::Taken)),
-            };
-            if !due {
-                return Ok(None);
-            }
-            match self.leases.write(*lease, call_limit(Some(held.deadline))).await? {
-                Written::Outdated => self.fresh = false,
-                Written::Stored(lease) => {
-                    *held = Held::of(&lease, now);
-                    self.observed.note(Some(*lease), clock::since_boot());
-                    self.logged = None;
-                    let alive = fence.extend(held.deadline);
-                    return Ok((!alive).then_some(LossReason::Deadline));
-                }
-            }
-        }
-    }
-
-    /// Gives the Lease back, if it is ours. Best effort: it runs out by itself.
-    async fn release(&mut self) {
-        let releasing = async {
-            loop {
-                if !self.fresh {
-                    self.read(None).await?;
-                }
-                let Some(lease) = election::release(&self.observed, &self.me, clock::now()) else {
-                    return Ok::<bool, LeaseError>(false);
-                };
-                match self.leases.write(lease, call_limit(None)).await? {
-                    Written::Stored(_) => return Ok(true),
-                    Written::Outdated => self.fresh = false,
-                }
-            }
-        };
-        match tokio::time::timeout(RELEASE_LIMIT, releasing).await {
-            Ok(Ok(true)) => tracing::info!("released the Lease"),
-            Ok(Ok(false)) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(error = %chain(&error), "the Lease was not released; it runs out by itself")
-            }
-            Err(_) => tracing::warn!("the Lease was not released in time; it runs out by itself"),
-        }
-    }
-
+    /// The number of the last term that wrote the inventory; it outlives a Lease that somebody deletes.
     async fn recall(&mut self) -> Result<(), LeaseError> {
-        if let Some(number) = self.leases.recorded_term().await? {
-            self.observed.remember(number);
+        let config_maps: Api<ConfigMap> = Api::namespaced(self.client.clone(), &self.namespace);
+        let read = config_maps.get_metadata_opt(CONFIG_MAP);
+        let found = lease::bounded("reading the last term before the", LEASE, CALL_LIMIT, read).await?;
+        let number = found
+            .and_then(|found| found.metadata.annotations?.remove(TERM_ANNOTATION))
+            .and_then(|text| text.parse().ok());
+        if let Some(number) = number {
+            self.tenant.observed.remember(number);
         }
         Ok(())
     }
-
-    async fn read(&mut self, deadline: Option<Duration>) -> Result<(), LeaseError> {
-        let lease = self.leases.read(call_limit(deadline)).await?;
-        self.observed.note(lease, clock::since_boot());
-        self.fresh = true;
-        self.logged = None;
-        Ok(())
-    }
-
-    fn log(&mut self, error: &LeaseError) {
-        let text = chain(error);
-        if self.logged.as_ref() != Some(&text) {
-            tracing::warn!(error = %text, "the election goes on without an answer");
-            self.logged = Some(text);
-        }
-    }
-}
-
-/// client-go's jitter: up to a fifth longer, so that candidates do not move in step.
-fn retry_pause() -> Duration {
-    entropy::jittered(RETRY_PERIOD, 0.2)
 }
 
 fn publish(status: &watch::Sender<Leadership>, holder: Option<&str>) {

@@ -2,14 +2,16 @@
 //!
 //! Looked at first, so that everything is refused before anything is changed; then the services stop (pods run on, and with
 //! them a controller's own API server), the cluster is told, and the machine is cleaned. Each step is found done by the next
-//! try, wherever this one ends.
+//! try, wherever this one ends. Where the members of etcd change, all of it up to that is done under the cluster fence.
 
 pub mod departure;
+mod error;
+pub mod fencing;
 mod leave;
 
 use std::collections::BTreeSet;
 use std::io::Write;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use kube::Client;
@@ -25,6 +27,8 @@ use crate::host::lock::Lock;
 use crate::host::node_state::{self, NodeState, Role};
 use crate::host::teardown::{self, Report, Stopped, Teardown};
 use departure::{Departure, Observed, Obstacle, Standing};
+pub use error::Error;
+use fencing::Fenced;
 
 /// How long the API server may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -70,51 +74,6 @@ impl Plan {
     }
 }
 
-/// Why it did not come to its end, and how the machine is then.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Nothing was changed.
-    #[error("this machine cannot be looked at; nothing was changed")]
-    Look(#[source] teardown::Error),
-    /// Nothing was changed.
-    #[error("{0}; nothing was changed")]
-    Refused(Obstacle),
-    /// The node may still run.
-    #[error("the services were not stopped; the cluster was not told, and nothing was removed")]
-    Stop(#[source] teardown::Error),
-    /// The services are stopped, or were started again.
-    #[error("the cluster was not told, and nothing was removed; {}", if *.running { "the services were started again" } else { "the services are stopped: start them again (stratum up), or go on with --offline" })]
-    Leave {
-        /// Whether the services were started again.
-        running: bool,
-        /// Why.
-        #[source]
-        source: leave::Error,
-    },
-    /// The Node is gone, the member is not.
-    #[error(
-        "the Node of this machine is deleted, and its member of etcd is not removed: run this again; the services are stopped, and no file was removed"
-    )]
-    Half(#[source] leave::Error),
-    /// It is not known any more that the cluster let it go.
-    #[error("the cluster has let this node go, which cannot be written down; run this again")]
-    Remember(#[source] crate::host::atomic_file::Error),
-    /// The node has left, and the machine is not clean.
-    #[error("the node has left its cluster and is stopped, but not everything of it is removed: run this again")]
-    Clean(#[source] teardown::Error),
-}
-
-impl Error {
-    /// Whether nothing was changed.
-    #[must_use]
-    pub fn is_refusal(&self) -> bool {
-        match self {
-            Self::Look(_) | Self::Refused(_) => true,
-            Self::Stop(_) | Self::Leave { .. } | Self::Half(_) | Self::Remember(_) | Self::Clean(_) => false,
-        }
-    }
-}
-
 /// Looks at the machine and asks the cluster. Changes nothing.
 ///
 /// # Errors
@@ -151,19 +110,21 @@ async fn look(settings: &Settings) -> (Option<NodeState>, Departure) {
     (Some(state), departure::decide(observed))
 }
 
-/// The credential a node tells the cluster with: a worker's is its kubelet's, for nobody else may mark its Node.
-async fn client(layout: &Layout, role: Role) -> Result<Client, String> {
+/// The credential a node tells the cluster with: a worker's is its kubelet's, for nobody else may mark its Node. With `server`,
+/// another API server is asked than the node's own components ask.
+async fn client(layout: &Layout, role: Role, server: Option<SocketAddr>) -> Result<Client, String> {
     let identity = match role {
         Role::Worker => Identity::Kubelet,
         Role::Controller => Identity::Admin,
     };
     let mut settings = ClientSettings::new(layout.kubeconfig(identity), "uninstall");
     settings.request_limit = ANSWER;
+    settings.server = server;
     connection::client(&settings, None).await.map_err(|error| chain(&error))
 }
 
 async fn standing(layout: &Layout, state: &NodeState) -> Result<Standing, String> {
-    let client = client(layout, state.role).await?;
+    let client = client(layout, state.role, None).await?;
     let machine = leave::machine_id(layout).map_err(|error| chain(&error))?;
     let found = nodes::look(&client, &state.node_name)
         .await
@@ -212,28 +173,45 @@ async fn well(layout: &Layout, members: &Members) -> BTreeSet<IpAddr> {
     futures::future::join_all(asked).await.into_iter().flatten().collect()
 }
 
-/// Takes this machine off its cluster, and everything of the node off the machine. `lock` is the node's. Tells `progress` a
-/// line for each step. What was done is told, also beside an error.
-pub async fn run(settings: &Settings, lock: Lock, progress: &mut dyn Write) -> (Report, Result<(), Error>) {
+/// Takes this machine off its cluster, and everything of the node off the machine. `lock` is the node's, `fence` what
+/// [`fencing::fence`] gave, which is released as soon as the cluster has let this node go; the caller releases it
+/// otherwise. Tells `progress` a line for each step. What was done is told, also beside an error.
+pub async fn run(
+    settings: &Settings,
+    fence: &mut Fenced,
+    lock: Lock,
+    progress: &mut dyn Write,
+) -> (Report, Result<(), Error>) {
     let mut report = Report::default();
-    let done = steps(settings, lock, progress, &mut report).await;
+    let done = steps(settings, fence, lock, progress, &mut report).await;
     (report, done)
 }
 
-async fn steps(settings: &Settings, lock: Lock, progress: &mut dyn Write, report: &mut Report) -> Result<(), Error> {
+async fn steps(
+    settings: &Settings,
+    fence: &mut Fenced,
+    lock: Lock,
+    progress: &mut dyn Write,
+    report: &mut Report,
+) -> Result<(), Error> {
     let teardown = &settings.teardown;
     let (state, departure) = look(settings).await;
     if let Departure::Refused { obstacle } = departure {
         return Err(Error::Refused(obstacle));
+    }
+    if departure.changes_members() && matches!(fence, Fenced::Unneeded) {
+        return Err(Error::Changed);
     }
     teardown.plan().map_err(Error::Look)?;
     tell(progress, "stopping the services");
     let stopped = teardown.stop(report).await.map_err(Error::Stop)?;
     tell(progress, "leaving the cluster");
     let words = match (&state, &departure) {
-        (Some(state), departure) => leave(settings, state, departure, report).await,
+        (Some(state), departure) => leave(settings, state, departure, fence, report).await,
         (None, _) => Ok(None),
     };
+    // What follows is this machine's own business.
+    fence.release().await;
     let (lock, stopped, words) = match words {
         Ok(words) => (lock, stopped, words),
         Err(error) => return Err(give_up(teardown, error, lock, stopped, progress).await),
@@ -256,6 +234,7 @@ async fn leave(
     settings: &Settings,
     state: &NodeState,
     departure: &Departure,
+    fence: &Fenced,
     report: &mut Report,
 ) -> Result<Option<String>, leave::Error> {
     let layout = &settings.teardown.layout;
@@ -263,7 +242,7 @@ async fn leave(
         Departure::NoNode | Departure::Refused { .. } => Ok(None),
         Departure::Left { words, .. } => Ok(Some(words.clone())),
         Departure::Worker { node, mark } if !mark => Ok(Some(format!("there is no Node {node} of this machine"))),
-        Departure::Worker { node, .. } => match client(layout, state.role).await {
+        Departure::Worker { node, .. } => match client(layout, state.role, None).await {
             Ok(client) => leave::mark(&client, layout, node).await.map(Some),
             Err(reason) => Err(leave::Error::Client(reason)),
         },
@@ -295,11 +274,14 @@ async fn leave(
                     format!("its API server does not answer ({reason}): kubectl delete node {node}"),
                 );
             }
+            let holds = |half| fence.check().map_err(|lost| leave::Error::Fence { lost, half });
             if *delete {
-                let client = client(layout, state.role).await.map_err(leave::Error::Client)?;
+                holds(false)?;
+                let client = client(layout, state.role, None).await.map_err(leave::Error::Client)?;
                 leave::delete(&client, layout, node).await?;
             }
             if member.is_some() {
+                holds(*delete)?;
                 remove_member(layout, state).await?;
             }
             Ok(Some(format!("{node} is no node and no member of etcd any more")))

@@ -9,6 +9,7 @@ use crate::controllers::cluster::{self, CallError, CallErrorKind};
 use crate::controllers::inventory::store;
 use crate::controllers::leader::LEASE;
 use crate::controllers::{hands, identities, status};
+use crate::reconcilers::election::fence;
 use crate::reconcilers::manifests::STACK_LABEL;
 use crate::reconcilers::manifests::apply::Record;
 use crate::reconcilers::manifests::memory::LiveObject;
@@ -106,6 +107,7 @@ impl Manifests {
                 object("", "configmaps", store::NAME),
                 object("", "configmaps", status::NAME),
                 object("coordination.k8s.io", "leases", LEASE),
+                object("coordination.k8s.io", "leases", fence::NAME),
             ]),
             resources: BTreeSet::from([GroupResource::new(identities::GROUP, identities::RESOURCE)]),
         }

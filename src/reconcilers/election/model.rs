@@ -53,7 +53,7 @@ impl Candidate {
         Self {
             me: Identity::new("n", &index.to_string()),
             skew: Duration::from_millis(skew),
-            observed: Observed::default(),
+            observed: Observed::new(LEADERSHIP),
             held: None,
             flight: None,
             lost: false,
@@ -118,7 +118,7 @@ impl Candidate {
             return;
         };
         let Some(Some(lease)) = flight.answer else { return };
-        let fresh = Held::of(&lease, flight.started);
+        let fresh = Held::of(&lease, flight.started, &LEADERSHIP);
         // A fence never opens again: an answer that comes after the deadline does not revive the term.
         match &mut self.held {
             Some(held) if local < held.deadline => *held = fresh,

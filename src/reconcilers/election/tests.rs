@@ -28,7 +28,7 @@ fn lease(holder: Option<&str>, duration: Option<i32>, transitions: Option<i32>) 
 }
 
 fn seen(lease: Option<Lease>, when: Duration) -> Observed {
-    let mut observed = Observed::default();
+    let mut observed = Observed::new(LEADERSHIP);
     observed.note(lease, when);
     observed
 }
@@ -61,7 +61,7 @@ fn a_candidate_takes_what_is_free() {
         let (reason, number, _) = taken(stand_at(&seen(lease.clone(), at(3)), at(3)));
         assert_eq!((reason, number), want, "{lease:?}");
     }
-    let mut known = Observed::default();
+    let mut known = Observed::new(LEADERSHIP);
     known.remember(41);
     assert_eq!(
         taken(stand_at(&known, at(0))).1,
@@ -117,7 +117,7 @@ fn a_term_tells_when_it_was_acquired_and_when_it_was_renewed() {
     let first = decide(&seen(Some(before), at(0)), None, &me(), at(0), on(10).unwrap());
     let (.., first) = taken(first);
     assert_eq!(times(&first), (on(10), on(10)));
-    let held = Held::of(&first, at(0));
+    let held = Held::of(&first, at(0), &LEADERSHIP);
     let action = decide(&seen(Some(first), at(0)), Some(&held), &me(), at(2), on(12).unwrap());
     let Action::Renew(renewed) = action else {
         panic!("{action:?}")
@@ -159,7 +159,7 @@ fn a_deleted_lease_does_not_hand_over_before_its_holder_must_have_stopped() {
 #[test]
 fn a_leader_renews_only_its_own_lease_and_only_in_time() {
     let mine = lease(Some("a_1"), Some(15), Some(3));
-    let held = Held::of(&mine, at(50));
+    let held = Held::of(&mine, at(50), &LEADERSHIP);
     assert_eq!(held.deadline, at(60));
     let mut remade = mine.clone();
     remade.metadata.uid = Some("other".to_owned());
@@ -198,14 +198,14 @@ fn a_release_frees_only_what_is_ours() {
     assert_eq!(transitions(&released), 3);
     assert_eq!(released.spec.unwrap().lease_duration_seconds, Some(1));
     assert!(release(&seen(Some(lease(Some("b"), None, None)), at(0)), &me(), wall()).is_none());
-    assert!(release(&Observed::default(), &me(), wall()).is_none());
+    assert!(release(&Observed::new(LEADERSHIP), &me(), wall()).is_none());
 }
 
 #[test]
 fn a_renewal_is_a_change_even_when_the_wall_clock_stands_still() {
     let mut mine = lease(Some("a_1"), Some(15), Some(3));
     mine.spec.get_or_insert_default().renew_time = Some(MicroTime(wall()));
-    let held = Held::of(&mine, at(0));
+    let held = Held::of(&mine, at(0), &LEADERSHIP);
     let Action::Renew(renewed) = decide(&seen(Some(mine.clone()), at(0)), Some(&held), &me(), at(1), wall()) else {
         panic!("not renewed")
     };

@@ -1,8 +1,8 @@
 //! What whoever joins may do, and what the nodes of the cluster may do for themselves, as objects to apply.
 //!
 //! A token for workers may ask for the first certificate of a kubelet, and see whether its name is taken. A token for
-//! controllers may read the one Secret with the sealed keys; that right is its own user's and goes with the token. Neither
-//! may have its request approved without the operator's look at the name, so `nodeclient` is granted to nobody.
+//! controllers may read the one Secret with the sealed keys, and hold the cluster fence while its bearer becomes a member of
+//! etcd; these rights are its own user's and go with the token. Neither may have its request approved without the operator's look at the name, so `nodeclient` is granted to nobody.
 
 use serde_json::{Value, json};
 
@@ -15,6 +15,7 @@ use crate::reconcilers::object::{GroupResource, ObjectId, Uid};
 pub const CONTROLLER_ROLE: &str = "stratum:joining-controller";
 
 const RBAC: &str = "rbac.authorization.k8s.io";
+const LEASES: &str = "coordination.k8s.io";
 const VERSION: &str = "v1";
 
 /// An object to apply.
@@ -28,9 +29,10 @@ pub struct Declared {
     pub body: Value,
 }
 
-/// What has to be there before anybody joins. `secret` is the Secret in `system_namespace` that holds the sealed grants.
+/// What has to be there before anybody joins. `secret` is the Secret in `system_namespace` that holds the sealed grants,
+/// `fence` the Lease there that one operation at a time holds.
 #[must_use]
-pub fn standing(system_namespace: &str, secret: &str) -> Vec<Declared> {
+pub fn standing(system_namespace: &str, secret: &str, fence: &str) -> Vec<Declared> {
     let public = Some(cluster_info::NAMESPACE);
     let (cluster_info, workers, names, renewal) = (
         "stratum:cluster-info",
@@ -75,7 +77,16 @@ pub fn standing(system_namespace: &str, secret: &str) -> Vec<Declared> {
             ),
             &[group("system:nodes")],
         ),
-        rights(CONTROLLER_ROLE, Some(system_namespace), &only("secrets", secret)),
+        rights(
+            CONTROLLER_ROLE,
+            Some(system_namespace),
+            &json!([
+                {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [secret], "verbs": ["get"]},
+                // Creating cannot be limited to a name; everything after it is.
+                {"apiGroups": [LEASES], "resources": ["leases"], "verbs": ["create"]},
+                {"apiGroups": [LEASES], "resources": ["leases"], "resourceNames": [fence], "verbs": ["get", "update"]},
+            ]),
+        ),
     ]
 }
 
@@ -163,7 +174,7 @@ mod tests {
     #[test]
     fn what_is_granted_is_this_and_no_more() {
         let id = "abc123".parse().unwrap();
-        let mut all = standing("kube-system", "stratum-certs");
+        let mut all = standing("kube-system", "stratum-certs", "stratum-maintenance");
         all.push(controller_binding("kube-system", &id, &Uid("u-1".to_owned())));
         let said = |declared: &Declared| {
             let body = &declared.body;

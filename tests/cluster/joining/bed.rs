@@ -20,6 +20,7 @@ use stratum::pki::key::{Key, KeyKind, Serial};
 use stratum::pki::pin::Pin;
 use stratum::pki::seal::CertificateKey;
 use stratum::reconcilers::bootstrap_token::BootstrapToken;
+use stratum::reconcilers::joining::access::CONTROLLER_ROLE;
 use stratum::reconcilers::joining::token::Kind;
 use tokio::sync::OnceCell;
 
@@ -137,6 +138,25 @@ impl Bed {
             kind: Kind::Worker,
         };
         discovery::discover(&told, BRIEF, clock::now()).await
+    }
+
+    /// The client of a machine that joins as a controller, with nothing but its token.
+    pub(crate) async fn find_as_controller(&self, command: &Command) -> Client {
+        let told = Told {
+            endpoint: &self.endpoint(),
+            token: command.token(),
+            pins: &command.pins,
+            kind: Kind::Controller,
+        };
+        let found = discovery::discover(&told, BRIEF, clock::now()).await.unwrap();
+        found.client(command.token())
+    }
+
+    /// Gives the role of joining controllers other rules.
+    pub(crate) async fn set_rules(&self, rules: &[serde_json::Value]) {
+        let patch = serde_json::json!({"rules": rules}).to_string();
+        let arguments = ["patch", "role", CONTROLLER_ROLE, "--type=merge", "-p", &patch];
+        self.cluster.kubectl_in(NAMESPACE, &arguments).await;
     }
 
     pub(crate) async fn cluster_info(&self) -> ConfigMap {

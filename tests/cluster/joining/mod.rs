@@ -1,7 +1,7 @@
 //! Joining, up to the point at which a machine begins to change itself: tokens, the printed command, finding the cluster,
 //! and the keys of a controller.
 
-mod bed;
+pub(crate) mod bed;
 mod commands;
 mod discovery;
 mod kubeconfigs;

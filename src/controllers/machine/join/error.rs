@@ -4,6 +4,7 @@ use super::super::wish::Misfit;
 use super::super::{claim, install};
 use crate::controllers::bootstrap;
 use crate::controllers::cluster::CallError;
+use crate::controllers::cluster_fence::Lost;
 use crate::controllers::connection::ConnectionError;
 use crate::controllers::grants::join::JoinError;
 use crate::controllers::joining::discovery::DiscoveryError;
@@ -67,6 +68,9 @@ pub enum Error {
         /// Which.
         member: Member,
     },
+    /// Another operation may change the members of etcd by now.
+    #[error(transparent)]
+    Fence(#[from] Lost),
     /// Another one is still joining.
     #[error(
         "another member of etcd is still joining, {member}: etcd takes one at a time; try again when it has its vote"
@@ -75,4 +79,12 @@ pub enum Error {
         /// Which.
         member: Member,
     },
+}
+
+impl Error {
+    /// Whether it stopped because it lost the cluster fence.
+    #[must_use]
+    pub fn is_lost_fence(&self) -> bool {
+        matches!(self, Self::Fence(_))
+    }
 }

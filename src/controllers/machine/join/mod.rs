@@ -25,6 +25,7 @@ use super::node::{Config, Node};
 use super::wish::{Misfit, foreign_labels};
 use crate::controllers::bootstrap;
 use crate::controllers::cluster::{self, CallErrorKind};
+use crate::controllers::cluster_fence::{self, ClusterFence, FenceError};
 use crate::controllers::cluster_info;
 use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::joining::discovery::{Discovered, Told, discover};
@@ -181,14 +182,38 @@ impl Wish {
 }
 
 impl Prospect {
-    /// Joins. Doing it again after a failure goes on where it stopped.
+    /// Takes the cluster fence, with the rights of the token: a controller becomes a member of etcd, and nobody else may
+    /// change the members meanwhile. None for a worker.
+    ///
+    /// # Errors
+    /// When another operation has it, or the API server does not answer.
+    pub async fn fence(&self, writer: &mut dyn Write) -> Result<Option<ClusterFence>, FenceError> {
+        if self.state.role == Role::Worker {
+            return Ok(None);
+        }
+        let client = self.discovered.client(&self.token);
+        let operation = cluster_fence::operation("stratum join", &self.state.node_name);
+        let settings = cluster_fence::Settings::default();
+        ClusterFence::acquire(client, &settings, &operation, writer)
+            .await
+            .map(Some)
+    }
+
+    /// Joins, a controller under the cluster `fence`, which the caller releases. Doing it again after a failure goes on where it
+    /// stopped.
     ///
     /// # Errors
     /// Says what is in the way, and leaves what was done.
-    pub async fn join(self, layout: Layout, config: Config, writer: &mut dyn Write) -> Result<Node, Error> {
+    pub async fn join(
+        self,
+        layout: Layout,
+        config: Config,
+        fence: Option<&ClusterFence>,
+        writer: &mut dyn Write,
+    ) -> Result<Node, Error> {
         match self.state.role {
             Role::Worker => self.join_as_worker(layout, config, writer).await,
-            Role::Controller => self.join_as_controller(layout, config, writer).await,
+            Role::Controller => self.join_as_controller(layout, config, fence, writer).await,
         }
     }
 
@@ -213,6 +238,7 @@ impl Prospect {
         mut self,
         layout: Layout,
         config: Config,
+        fence: Option<&ClusterFence>,
         writer: &mut dyn Write,
     ) -> Result<Node, Error> {
         let now = clock::now();
@@ -227,7 +253,7 @@ impl Prospect {
         let controllers = self.controllers(&layout).await?;
         let servers: Vec<SocketAddr> = controllers.into_iter().map(etcd::client_address).collect();
         let etcd = Etcd::new(&layout, servers).map_err(Error::Client)?;
-        let members = self.become_member(&etcd, writer).await?;
+        let members = self.become_member(&etcd, fence, writer).await?;
         if let Some(own) = &mut self.state.etcd {
             own.initial_cluster = initial_cluster(&members, &self.state.node_name, self.state.addresses.first());
         }
@@ -266,11 +292,19 @@ impl Prospect {
     }
 
     /// Becomes a member without a vote, when it is its turn; all members with it.
-    async fn become_member(&self, etcd: &Etcd, writer: &mut dyn Write) -> Result<Members, Error> {
+    async fn become_member(
+        &self,
+        etcd: &Etcd,
+        fence: Option<&ClusterFence>,
+        writer: &mut dyn Write,
+    ) -> Result<Members, Error> {
         let (name, address) = (&self.state.node_name, self.state.address());
         let began = clock::monotonic();
         loop {
             let members = etcd.members().await.map_err(Error::Etcd)?;
+            if let Some(fence) = fence {
+                fence.check()?;
+            }
             match members.joining(name, address) {
                 Joining::GoOn(_) => return Ok(members),
                 Joining::Taken(member) => return Err(Error::MemberTaken { member }),

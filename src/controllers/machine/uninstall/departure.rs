@@ -84,6 +84,20 @@ pub enum Departure {
     },
 }
 
+impl Departure {
+    /// Whether the members of etcd change, which the cluster fence stands before.
+    #[must_use]
+    pub fn changes_members(&self) -> bool {
+        match self {
+            Self::Controller { member, .. } => member.is_some(),
+            Self::Last { .. } => true,
+            Self::NoNode | Self::Left { .. } | Self::Worker { .. } | Self::Offline { .. } | Self::Refused { .. } => {
+                false
+            }
+        }
+    }
+}
+
 /// Why a node does not leave. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase")]
@@ -283,6 +297,16 @@ mod tests {
         );
         let last = Departure::Last { node: "n".to_owned() };
         assert_eq!(decide(controller(Ok(Leaving::Last))), last);
+        for (departure, changes) in [
+            (decide(controller(remove())), true),
+            (decide(offline(mute(controller(remove())))), true),
+            (last.clone(), true),
+            (decide(controller(Ok(Leaving::Gone))), false),
+            (decide(controller(lost())), false),
+            (decide(observed(Role::Worker)), false),
+        ] {
+            assert_eq!(departure.changes_members(), changes, "{departure:?}");
+        }
         assert_eq!(decide(mute(controller(Ok(Leaving::Last)))), last);
         // No flag takes the others' quorum.
         for observed in [

@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::Client;
 
 use crate::controllers::cluster::{CallError, CallErrorKind};
+use crate::controllers::cluster_fence::Lost;
 use crate::controllers::departed::{self, Marking};
 use crate::controllers::identities::Identities;
 use crate::controllers::{hands, nodes};
@@ -62,6 +63,14 @@ pub enum Error {
         /// Others with a vote that are needed.
         needed: usize,
     },
+    /// Another operation may change the cluster by now.
+    #[error("{lost}")]
+    Fence {
+        /// The loss.
+        lost: Lost,
+        /// Whether something was done already.
+        half: bool,
+    },
     /// The member.
     #[error("cannot remove this node's member of etcd")]
     Etcd(#[source] etcd::Error),
@@ -72,6 +81,7 @@ impl Error {
     pub(super) fn is_half(&self) -> bool {
         match self {
             Self::Etcd(_) | Self::NoQuorum { .. } => true,
+            Self::Fence { half, .. } => *half,
             Self::MachineFile { .. } | Self::Machine(_) | Self::Client(_) | Self::Mark { .. } | Self::Delete { .. } => {
                 false
             }

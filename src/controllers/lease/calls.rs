@@ -1,38 +1,59 @@
-//! The Lease on the API server: each call with its own limit, each write at the version that was read.
+//! A Lease on the API server: each call with its own limit, each write at the version that was read.
 #![expect(
     clippy::disallowed_methods,
-    reason = "the Lease is written by the election alone, before there is a term that hands could act in"
+    reason = "a Lease is written by the election alone, before there is a term that hands could act in"
 )]
 
 use std::time::Duration;
 
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::PostParams;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 use tokio::sync::watch;
 
-use super::LEASE;
 use crate::host::clock;
-use crate::reconcilers::inventory::CONFIG_MAP;
-use crate::reconcilers::inventory::records::TERM_ANNOTATION;
 
 /// The longest a call may take. Two of them and a pause fit into the renew deadline.
-const CALL_LIMIT: Duration = Duration::from_secs(4);
+pub(in crate::controllers) const CALL_LIMIT: Duration = Duration::from_secs(4);
 
-/// A call about the Lease that did not succeed.
+/// A call about a Lease that did not succeed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum LeaseError {
-    #[error("{what} Lease {LEASE}: no answer within {} ms", limit.as_millis())]
-    TimedOut { what: &'static str, limit: Duration },
-    #[error("{what} Lease {LEASE}")]
-    Call {
+pub enum LeaseError {
+    /// It has no answer.
+    #[error("{what} Lease {name}: no answer within {} ms", limit.as_millis())]
+    TimedOut {
+        /// What was done.
         what: &'static str,
+        /// The Lease.
+        name: &'static str,
+        /// How long it was waited for.
+        limit: Duration,
+    },
+    /// The answer is no.
+    #[error("{what} Lease {name}")]
+    Call {
+        /// What was done.
+        what: &'static str,
+        /// The Lease.
+        name: &'static str,
+        /// What the API server said.
         #[source]
         source: kube::Error,
     },
+}
+
+impl LeaseError {
+    /// Whether somebody answered, and it is no use to ask again.
+    pub(in crate::controllers) fn is_refusal(&self) -> bool {
+        match self {
+            Self::TimedOut { .. } => false,
+            Self::Call { source, .. } => {
+                matches!(source, kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 429)
+            }
+        }
+    }
 }
 
 /// What became of a write.
@@ -43,23 +64,27 @@ pub(super) enum Written {
     Outdated,
 }
 
-/// The one Lease this process may hold.
-pub(super) struct Leases {
+/// One Lease, by its name.
+pub(in crate::controllers) struct Leases {
     leases: Api<Lease>,
-    config_maps: Api<ConfigMap>,
+    name: &'static str,
 }
 
 impl Leases {
-    pub(super) fn new(client: Client, namespace: &str) -> Self {
+    pub(in crate::controllers) fn new(client: Client, namespace: &str, name: &'static str) -> Self {
         Self {
-            leases: Api::namespaced(client.clone(), namespace),
-            config_maps: Api::namespaced(client, namespace),
+            leases: Api::namespaced(client, namespace),
+            name,
         }
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.name
     }
 
     /// Reads the Lease as it is now; `None` when there is none. Never answered from a cache.
     pub(super) async fn read(&self, limit: Duration) -> Result<Option<Lease>, LeaseError> {
-        bounded("reading", limit, self.leases.get_opt(LEASE)).await
+        bounded("reading", self.name, limit, self.leases.get_opt(self.name)).await
     }
 
     /// Creates or replaces the Lease. A Lease without a resourceVersion is to be created.
@@ -67,17 +92,19 @@ impl Leases {
         lease.metadata.managed_fields = None;
         let parameters = PostParams::default();
         let result = if lease.metadata.resource_version.is_some() {
-            bounded("replacing", limit, self.leases.replace(LEASE, &parameters, &lease)).await
+            let replaced = self.leases.replace(self.name, &parameters, &lease);
+            bounded("replacing", self.name, limit, replaced).await
         } else {
-            lease.metadata.name = Some(LEASE.to_owned());
+            lease.metadata.name = Some(self.name.to_owned());
             lease.metadata.namespace = None;
-            bounded("creating", limit, self.leases.create(&parameters, &lease)).await
+            bounded("creating", self.name, limit, self.leases.create(&parameters, &lease)).await
         };
         match result {
             Ok(lease) => Ok(Written::Stored(Box::new(lease))),
             Err(LeaseError::Call {
                 what: "replacing",
                 source: kube::Error::Api(status),
+                ..
             }) if status.is_not_found() => Ok(Written::Outdated),
             Err(LeaseError::Call {
                 source: kube::Error::Api(status),
@@ -87,19 +114,10 @@ impl Leases {
         }
     }
 
-    /// The number of the last term that wrote the inventory; it outlives a Lease that somebody deletes.
-    pub(super) async fn recorded_term(&self) -> Result<Option<i32>, LeaseError> {
-        let read = self.config_maps.get_metadata_opt(CONFIG_MAP);
-        let found = bounded("reading the last term before the", CALL_LIMIT, read).await?;
-        Ok(found
-            .and_then(|found| found.metadata.annotations?.remove(TERM_ANNOTATION))
-            .and_then(|text| text.parse().ok()))
-    }
-
     /// Follows the Lease. Only hints: what they say is read again before it is believed, since events may be late.
     pub(super) fn follow(&self) -> LeaseWatch {
         let (sender, receiver) = watch::channel(Hint::default());
-        let config = watcher::Config::default().fields(&format!("metadata.name={LEASE}"));
+        let config = watcher::Config::default().fields(&format!("metadata.name={}", self.name));
         let mut events = watcher(self.leases.clone(), config).default_backoff().boxed();
         let task = tokio::spawn(async move {
             while let Some(event) = events.next().await {
@@ -180,13 +198,15 @@ pub(super) fn call_limit(deadline: Option<Duration>) -> Duration {
     left.min(CALL_LIMIT)
 }
 
-async fn bounded<T>(
+/// A call with a limit. `what` is done to Lease `name`, for messages.
+pub(in crate::controllers) async fn bounded<T>(
     what: &'static str,
+    name: &'static str,
     limit: Duration,
     call: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, LeaseError> {
     tokio::time::timeout(limit, call)
         .await
-        .map_err(|_| LeaseError::TimedOut { what, limit })?
-        .map_err(|source| LeaseError::Call { what, source })
+        .map_err(|_| LeaseError::TimedOut { what, name, limit })?
+        .map_err(|source| LeaseError::Call { what, name, source })
 }
