@@ -32,7 +32,7 @@ async fn three_controllers_bear_the_loss_of_one() {
     // While another operation changes the cluster, nobody joins, and whoever tries is told.
     hold_fence(cluster.first(), "somebody").await;
     let machine = rig.prepared("controller-3").await.unwrap();
-    let refused = try_to_join(&cluster, &machine).await.unwrap_err();
+    let refused = try_to_join(&cluster, &machine, &[]).await.unwrap_err();
     let refused = format!("{refused:#}");
     assert!(
         refused.contains("the cluster is being changed by somebody"),
@@ -43,8 +43,17 @@ async fn three_controllers_bear_the_loss_of_one() {
     let file = machine.path("/var/lib/stratum/node.yaml");
     assert!(!file.exists(), "{}", file.display());
     hold_fence(cluster.first(), "").await;
-    let third = rig.join_node(&cluster, machine, &["--control-plane"]).await.unwrap();
-    cluster.controllers.push(third);
+    let told = try_to_join(&cluster, &machine, &["-o", "json", "--quiet"])
+        .await
+        .unwrap();
+    let made: Value = serde_json::from_str(&told).unwrap_or_else(|error| panic!("{error}: {told}"));
+    assert_eq!(
+        (&made["node"], &made["role"]),
+        (&"controller-3".into(), &"controller".into())
+    );
+    assert_eq!(made["members"].as_array().unwrap().len(), 3, "{told}");
+    assert_eq!(made["caCertHashes"].as_array().unwrap().len(), 1, "{told}");
+    cluster.controllers.push(machine.up().await.unwrap());
     wait_for("three members with a vote", JOINED, || voters(cluster.first(), 3)).await;
 
     // Pulls the plug: SIGKILL for everything on it.
@@ -104,15 +113,15 @@ async fn hold_fence(controller: &Ours, holder: &str) {
     controller.kubectl(&arguments).await.unwrap();
 }
 
-/// Runs what the first controller prints for another one.
-async fn try_to_join(cluster: &OurCluster, machine: &Node) -> anyhow::Result<String> {
+/// Runs what the first controller prints for another one; what that says.
+async fn try_to_join(cluster: &OurCluster, machine: &Node, more: &[&str]) -> anyhow::Result<String> {
     let create = ["token", "create", "--control-plane", "-o", "json"];
     let created: Value = serde_json::from_str(&cluster.first().node.stratum(&create, false).await?)?;
     let command = created["command"].as_array().into_iter().flatten();
     let words: Vec<&str> = command.skip(1).filter_map(Value::as_str).collect();
     let address = machine.address().to_string();
     machine
-        .stratum(&[&words[..], &["--node-ip", &address]].concat(), true)
+        .stratum(&[&words[..], &["--node-ip", &address], more].concat(), true)
         .await
 }
 

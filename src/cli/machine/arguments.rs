@@ -1,6 +1,7 @@
 //! What `stratum server` and `stratum join` both take.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -8,7 +9,9 @@ use anyhow::Context;
 use strum::IntoEnumIterator;
 
 use super::super::operator::host_name;
-use super::super::printer;
+use super::super::printer::{self, Output};
+use super::made;
+use crate::controllers::machine::node::Node;
 use crate::host::addresses;
 use crate::host::clock;
 use crate::host::layout::Layout;
@@ -36,9 +39,12 @@ pub(super) struct NodeArguments {
     /// Checks of the machine that may fail, by name, such as swap,port
     #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = check)]
     ignore_preflight: Vec<Check>,
-    /// Say nothing while all goes well
+    /// Say nothing while all goes well; with `-o json`, nothing but the document
     #[arg(long, short)]
     pub(super) quiet: bool,
+    /// The form of the answer; what is done meanwhile is then told on standard error
+    #[arg(short, long, value_name = "FORM", default_value = "table")]
+    pub(super) output: Output,
 }
 
 /// The parts of a node that both commands find out in the same way.
@@ -77,6 +83,24 @@ impl NodeArguments {
     fn taints(&self) -> Option<Vec<Taint>> {
         let said = self.node_taint.iter().filter_map(|taint| taint.0.clone());
         (!self.node_taint.is_empty()).then(|| said.collect())
+    }
+
+    /// Where the command tells what it does while it does it.
+    pub(super) fn progress(&self) -> Box<dyn Write> {
+        match self.output {
+            Output::Table | Output::Json if self.quiet => Box::new(std::io::sink()),
+            Output::Table => Box::new(std::io::stdout()),
+            Output::Json => Box::new(std::io::stderr()),
+        }
+    }
+
+    /// Tells what was made.
+    pub(super) fn tell(&self, node: &Node) -> anyhow::Result<()> {
+        if self.output == Output::Table && self.quiet {
+            return Ok(());
+        }
+        printer::stdout(&made::told(node, self.output)?)?;
+        Ok(())
     }
 
     /// Where programs and images are.

@@ -69,7 +69,7 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
-    let mut progress = super::progress(arguments.node.quiet);
+    let mut progress = arguments.node.progress();
     if !arguments.control_plane {
         // Nobody else has to know of it.
         let Some(lock) = super::lock(&layout, OPERATION)? else {
@@ -109,7 +109,7 @@ const OPERATION: &str = "stratum join";
 
 /// What is in the way, before anything was changed.
 fn refused(error: impl std::error::Error + Send + Sync + 'static) -> Exit {
-    printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
+    printer::error(error);
     Exit::Refused
 }
 
@@ -134,12 +134,7 @@ async fn become_node(
         }
         Err(error) => return Err(error.into()),
     };
-    if !arguments.node.quiet {
-        let (name, role) = (node.state.node_name, node.state.role);
-        printer::stdout(&format!(
-            "{name} is a {role} now; start it: systemctl enable --now stratum, or stratum up\n"
-        ))?;
-    }
+    arguments.node.tell(&node)?;
     Ok(Exit::Done)
 }
 

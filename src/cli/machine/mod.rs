@@ -2,11 +2,10 @@
 
 mod arguments;
 pub(super) mod join;
+mod made;
 pub(super) mod server;
 pub(super) mod uninstall;
 pub(super) mod up;
-
-use std::io::Write;
 
 use anyhow::Context;
 
@@ -47,15 +46,6 @@ fn lock(layout: &Layout, operation: &str) -> anyhow::Result<Option<Lock>> {
     }
 }
 
-/// Where a command tells what it does while it does it.
-fn progress(quiet: bool) -> Box<dyn Write> {
-    if quiet {
-        Box::new(std::io::sink())
-    } else {
-        Box::new(std::io::stdout())
-    }
-}
-
 /// Everything that is checked before the first write; the payload when nothing is in the way.
 fn may_install(
     layout: &Layout,
@@ -85,20 +75,16 @@ fn may_install(
 
 /// Makes this machine that node; everything was checked.
 fn become_node(
-    layout: &Layout,
+    layout: Layout,
     state: NodeState,
     config: Config,
     payload: &Verified,
-    quiet: bool,
+    arguments: &NodeArguments,
 ) -> anyhow::Result<()> {
-    take_payload(payload, layout)?;
-    let mut told = Vec::new();
-    let installed = install::install(layout.clone(), state, config, clock::now(), &mut told);
-    if !quiet {
-        printer::stdout(&String::from_utf8_lossy(&told))?;
-    }
-    installed?;
-    Ok(())
+    take_payload(payload, &layout)?;
+    let mut progress = arguments.progress();
+    let node = install::install(layout, state, config, clock::now(), &mut progress)?;
+    arguments.tell(&node)
 }
 
 /// A payload that came from elsewhere is kept: nothing is there tomorrow that was on a stick today.

@@ -73,13 +73,7 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let Some(payload) = super::may_install(&layout, &state, &config, &arguments.node)? else {
         return Ok(Exit::Refused);
     };
-    let name = state.node_name.clone();
-    super::become_node(&layout, state, config, &payload, arguments.node.quiet)?;
-    if !arguments.node.quiet {
-        printer::stdout(&format!(
-            "{name} is a controller now; start it: systemctl enable --now stratum, or stratum up\n"
-        ))?;
-    }
+    super::become_node(layout, state, config, &payload, &arguments.node)?;
     Ok(Exit::Done)
 }
 

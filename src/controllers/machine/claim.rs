@@ -1,6 +1,7 @@
 //! How a machine that joins gets its kubelet's first client certificate: it asks itself, with its token, so that a name
 //! that is taken and a request that nobody approves are told to whoever runs `stratum join`, and no token stays on disk.
 
+use std::io::Write;
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
@@ -23,6 +24,8 @@ use crate::reconcilers::object::{GroupResource, ObjectId};
 const SIGNER: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 /// How often the request is looked at.
 const PACE: Duration = Duration::from_millis(500);
+/// How often it is told again that it still waits.
+const TELL: Duration = Duration::from_secs(10);
 
 /// Why there is no certificate. Nothing was changed on this machine.
 #[derive(Debug, thiserror::Error)]
@@ -132,12 +135,57 @@ pub async fn check_name(client: &Client, node: &str) -> Result<(), Error> {
     }
 }
 
+/// What a request waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    ForApproval,
+    ForSignature,
+}
+
+/// When it is told what a request waits for: at once, when that changes, and every [`TELL`].
+#[derive(Default)]
+struct Told(Option<(Waits, Duration)>);
+
+impl Told {
+    fn tell(&mut self, writer: &mut dyn Write, request: &str, waits: Waits, waited: Duration) {
+        let line = match self.0 {
+            Some((before, at)) if before == waits => {
+                if waited < at + TELL {
+                    return;
+                }
+                let what = match waits {
+                    Waits::ForApproval => "approved",
+                    Waits::ForSignature => "signed",
+                };
+                format!("still waiting for it to be {what}, {} s by now", waited.as_secs())
+            }
+            Some(_) | None => match waits {
+                Waits::ForApproval => format!("certificate request {request} is made, and waits to be approved"),
+                Waits::ForSignature => format!("certificate request {request} is approved, and waits to be signed"),
+            },
+        };
+        self.0 = Some((waits, waited));
+        tell(writer, &line);
+    }
+}
+
+fn tell(writer: &mut dyn Write, line: &str) {
+    // A reader that went away loses the line.
+    let _ = writeln!(writer, "{line}").and_then(|()| writer.flush());
+}
+
 /// Asks for the client certificate of a node's kubelet, and waits until it is issued; the chain as PEM. The same key asks
-/// under the same name again.
+/// under the same name again. `writer` is told what is waited for, while it is.
 ///
 /// # Errors
 /// When the request is refused, or not approved and signed within `limit`.
-pub async fn certificate(client: &Client, node: &str, key: &Key, limit: Duration) -> Result<Vec<u8>, Error> {
+pub async fn certificate(
+    client: &Client,
+    node: &str,
+    key: &Key,
+    limit: Duration,
+    writer: &mut dyn Write,
+) -> Result<Vec<u8>, Error> {
     let subject = Subject::user(format!("system:node:{node}")).in_group("system:nodes");
     let pem = signing_request::make(key, &subject)?;
     let digest = hexadecimal(&<sha2::Sha256 as sha2::Digest>::digest(key.public_key_der()));
@@ -154,6 +202,7 @@ pub async fn certificate(client: &Client, node: &str, key: &Key, limit: Duration
         Err(error) => return Err(Error::Call(error)),
     }
     let began = clock::monotonic();
+    let mut told = Told::default();
     let path = format!("{collection}/{request}");
     loop {
         let status = match cluster::fetch::<CertificateSigningRequest>(client, &path, "application/json").await {
@@ -166,7 +215,9 @@ pub async fn certificate(client: &Client, node: &str, key: &Key, limit: Duration
             Err(error) => return Err(Error::Call(error)),
         };
         if let Some(ByteString(issued)) = status.certificate {
-            return own(&issued, key, request);
+            let issued = own(&issued, key, request)?;
+            tell(writer, &format!("the certificate of node {node} is issued"));
+            return Ok(issued);
         }
         let conditions = status.conditions.unwrap_or_default();
         let refusal = conditions.iter().find(|condition| condition.type_ != "Approved");
@@ -178,13 +229,18 @@ pub async fn certificate(client: &Client, node: &str, key: &Key, limit: Duration
                 .unwrap_or_default();
             return Err(Error::Refused { request, reason });
         }
+        let waits = if conditions.is_empty() {
+            Waits::ForApproval
+        } else {
+            Waits::ForSignature
+        };
         if began.elapsed() > limit {
-            return Err(if conditions.is_empty() {
-                Error::NotApproved { request, limit }
-            } else {
-                Error::NotSigned { request, limit }
+            return Err(match waits {
+                Waits::ForApproval => Error::NotApproved { request, limit },
+                Waits::ForSignature => Error::NotSigned { request, limit },
             });
         }
+        told.tell(writer, &request, waits, began.elapsed());
         clock::sleep(PACE).await;
     }
 }
@@ -194,5 +250,38 @@ fn own(issued: &[u8], key: &Key, request: String) -> Result<Vec<u8>, Error> {
     match chain.first() {
         Some(leaf) if leaf.public_key_der() == key.public_key_der() => Ok(issued.to_vec()),
         Some(_) | None => Err(Error::Foreign { request }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_waited_for_is_told_at_once_when_it_changes_and_now_and_then() {
+        let mut told = Told::default();
+        let mut at = |waits, seconds| {
+            let mut line = Vec::new();
+            told.tell(&mut line, "r", waits, Duration::from_secs(seconds));
+            String::from_utf8(line).unwrap()
+        };
+        assert_eq!(
+            at(Waits::ForApproval, 0),
+            "certificate request r is made, and waits to be approved\n"
+        );
+        assert_eq!(at(Waits::ForApproval, 9), "");
+        assert_eq!(
+            at(Waits::ForApproval, 10),
+            "still waiting for it to be approved, 10 s by now\n"
+        );
+        assert_eq!(at(Waits::ForApproval, 19), "");
+        assert_eq!(
+            at(Waits::ForSignature, 19),
+            "certificate request r is approved, and waits to be signed\n"
+        );
+        assert_eq!(
+            at(Waits::ForSignature, 31),
+            "still waiting for it to be signed, 31 s by now\n"
+        );
     }
 }

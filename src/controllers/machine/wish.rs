@@ -250,7 +250,7 @@ pub(super) fn foreign_labels(labels: &BTreeMap<String, String>) -> Vec<Misfit> {
 
 /// What tests ask for.
 #[cfg(test)]
-pub(super) fn example() -> Wish {
+pub(crate) fn example() -> Wish {
     Wish {
         node_name: "alpha".to_owned(),
         addresses: vec!["10.0.0.1".parse().unwrap()],

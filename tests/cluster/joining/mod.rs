@@ -2,6 +2,7 @@
 //! and the keys of a controller.
 
 pub(crate) mod bed;
+mod claiming;
 mod commands;
 mod discovery;
 mod kubeconfigs;

@@ -220,8 +220,8 @@ impl Prospect {
     async fn join_as_worker(mut self, layout: Layout, config: Config, writer: &mut dyn Write) -> Result<Node, Error> {
         let key = Key::generate(self.state.keys).map_err(Error::Key)?;
         let client = self.discovered.client(&self.token);
-        let _ = writeln!(writer, "asked for the certificate of node {}", self.state.node_name);
-        let chain = claim::certificate(&client, &self.state.node_name, &key, CERTIFICATE_WITHIN).await?;
+        let node = &self.state.node_name;
+        let chain = claim::certificate(&client, node, &key, CERTIFICATE_WITHIN, writer).await?;
         let now = clock::now();
         node_pki::write_trust(&layout, &self.trusted(), now).map_err(Error::Pki)?;
         node_pki::write_kubelet_client(&layout, &chain, &key, now).map_err(Error::Pki)?;
