@@ -16,7 +16,8 @@ pub(super) struct Machine {
 /// The version of the cgroup file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Cgroups {
-    /// One tree for each controller (or a few).
+    /// One tree for each controller (or a few). There may be one of version 2 without controllers beside them, in which
+    /// runc makes its groups as well.
     V1 {
         /// Their roots.
         trees: Vec<PathBuf>,
@@ -89,10 +90,11 @@ impl Cgroups {
         {
             return Ok(Self::V2 { tree });
         }
-        let trees = mounted("cgroup");
+        let mut trees = mounted("cgroup");
         if trees.is_empty() {
             bail!("real nodes need cgroups, and no cgroup file system is mounted below /sys/fs/cgroup");
         }
+        trees.extend(mounted("cgroup2"));
         Ok(Self::V1 { trees })
     }
 }
@@ -130,7 +132,8 @@ mod tests {
         );
         let hybrid = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n\
                       cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        let trees = vec!["/sys/fs/cgroup/cpu".into(), "/sys/fs/cgroup/memory".into()];
+        let trees = ["cpu", "memory", "unified"].map(|name| Path::new("/sys/fs/cgroup").join(name));
+        let trees = trees.to_vec();
         assert_eq!(Cgroups::parse(hybrid).unwrap(), Cgroups::V1 { trees });
         assert!(Cgroups::parse("sysfs /sys sysfs rw 0 0\n").is_err());
     }
