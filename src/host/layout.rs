@@ -128,6 +128,19 @@ impl Layout {
         self.state().join("node.yaml")
     }
 
+    /// `/var/lib/stratum/joining`: there from the first write of a join to its last, so that the next try knows that what
+    /// lies beside it is its own.
+    #[must_use]
+    pub fn joining(&self) -> PathBuf {
+        self.state().join("joining")
+    }
+
+    /// `/var/lib/stratum/claim.key`: what a worker asks for its first certificate with, until it has it.
+    #[must_use]
+    pub fn claim_key(&self) -> PathBuf {
+        self.state().join("claim.key")
+    }
+
     /// `/var/lib/stratum/static-pods`: what the kubelet reads; every visible file in it is a pod.
     #[must_use]
     pub fn static_pods(&self) -> PathBuf {
@@ -242,6 +255,8 @@ mod tests {
                 layout.logs(),
                 layout.pod_logs(),
                 layout.audit_logs(),
+                layout.joining(),
+                layout.claim_key(),
             ];
             paths.extend(kubeconfigs);
             paths
@@ -271,6 +286,8 @@ mod tests {
             "var/log/stratum",
             "var/log/pods",
             "var/log/kubernetes/audit",
+            "var/lib/stratum/joining",
+            "var/lib/stratum/claim.key",
             "var/lib/stratum/kubeconfig/admin.conf",
             "var/lib/stratum/kubeconfig/operator.conf",
             "var/lib/stratum/kubeconfig/deployer.conf",

@@ -10,6 +10,7 @@ use super::super::printer;
 use super::arguments::{Basics, NodeArguments};
 use super::server::endpoint;
 use crate::controllers::cluster_fence::{ClusterFence, unless_interrupted};
+use crate::controllers::machine::install;
 use crate::controllers::machine::join::{self, Prospect, Wish};
 use crate::controllers::machine::node::Config;
 use crate::host::layout::Layout;
@@ -69,19 +70,22 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
             return Ok(Exit::Usage);
         }
     };
+    if let Err(error) = install::check_none(&layout) {
+        return Ok(refused(error));
+    }
     let mut progress = arguments.node.progress();
     if !arguments.control_plane {
         // Nobody else has to know of it.
         let Some(lock) = super::lock(&layout, OPERATION)? else {
             return Ok(Exit::Refused);
         };
-        return match join::prospect(wish).await {
+        return match join::prospect(wish, &layout).await {
             Ok(prospect) => become_node(arguments, layout, config, prospect, None, lock, &mut progress).await,
             Err(error) => Ok(refused(error)),
         };
     }
     // First the cluster's fence, which can be asked for once the cluster is known, and then this machine's lock.
-    let prospect = match join::prospect(wish).await {
+    let prospect = match join::prospect(wish, &layout).await {
         Ok(prospect) => prospect,
         Err(error) => return Ok(refused(error)),
     };

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use super::super::exit::Exit;
 use super::super::printer;
 use super::arguments::{Basics, NodeArguments};
+use crate::controllers::machine::install;
 use crate::controllers::machine::wish::Wish;
 use crate::host::addresses;
 use crate::host::layout::Layout;
@@ -70,6 +71,10 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let Some(_lock) = super::lock(&layout, "stratum server")? else {
         return Ok(Exit::Refused);
     };
+    if let Err(error) = install::check_no_join(&layout) {
+        printer::error(error);
+        return Ok(Exit::Refused);
+    }
     let Some(payload) = super::may_install(&layout, &state, &config, &arguments.node)? else {
         return Ok(Exit::Refused);
     };

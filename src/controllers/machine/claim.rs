@@ -94,7 +94,14 @@ struct Held {
 #[derive(Deserialize)]
 struct HeldSpec {
     #[serde(default)]
+    claim: Option<HeldBy>,
+    #[serde(default)]
     certificate: Option<HeldUntil>,
+}
+
+#[derive(Deserialize)]
+struct HeldBy {
+    key: String,
 }
 
 #[derive(Deserialize)]
@@ -103,17 +110,25 @@ struct HeldUntil {
     not_after: jiff::Timestamp,
 }
 
-/// Refuses a name that somebody has. A cluster that does not let joiners ask is taken at its word later.
+/// Refuses a name that a Node has. A cluster that does not let joiners ask is taken at its word later.
 ///
 /// # Errors
-/// [`Error::Registered`], [`Error::Held`], or no answer.
+/// [`Error::Registered`], or no answer.
 pub async fn check_name(client: &Client, node: &str) -> Result<(), Error> {
     match nodes::look(client, node).await {
-        Ok(Some(_)) => return Err(Error::Registered(node.to_owned())),
-        Ok(None) => {}
-        Err(error) if error.kind() == CallErrorKind::Forbidden => {}
-        Err(error) => return Err(Error::Call(error)),
+        Ok(Some(_)) => Err(Error::Registered(node.to_owned())),
+        Ok(None) => Ok(()),
+        Err(error) if error.kind() == CallErrorKind::Forbidden => Ok(()),
+        Err(error) => Err(Error::Call(error)),
     }
+}
+
+/// Refuses a name that somebody has claimed, and who is not this machine: `own` is the key it claimed a name with before.
+/// Only who claims a name is refused, for which a controller has no need.
+///
+/// # Errors
+/// [`Error::Held`], or no answer.
+pub async fn check_claim(client: &Client, node: &str, own: Option<&Key>) -> Result<(), Error> {
     let id = ObjectId {
         resource: GroupResource::new(identities::GROUP, identities::RESOURCE),
         namespace: None,
@@ -125,6 +140,10 @@ pub async fn check_name(client: &Client, node: &str) -> Result<(), Error> {
         Err(error) if matches!(error.kind(), CallErrorKind::NotFound | CallErrorKind::Forbidden) => return Ok(()),
         Err(error) => return Err(Error::Call(error)),
     };
+    let is_own = |claim: &HeldBy| own.is_some_and(|own| claim.key == digest(own));
+    if held.spec.claim.as_ref().is_some_and(is_own) {
+        return Ok(());
+    }
     match held.spec.certificate {
         Some(end) if end.not_after > clock::now() => Err(Error::Held {
             node: node.to_owned(),
@@ -188,8 +207,7 @@ pub async fn certificate(
 ) -> Result<Vec<u8>, Error> {
     let subject = Subject::user(format!("system:node:{node}")).in_group("system:nodes");
     let pem = signing_request::make(key, &subject)?;
-    let digest = hexadecimal(&<sha2::Sha256 as sha2::Digest>::digest(key.public_key_der()));
-    let request = format!("stratum-join-{node}-{digest:.10}");
+    let request = format!("stratum-join-{node}-{:.10}", digest(key));
     let body = json!({
         "apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": request},
         "spec": {"signerName": SIGNER, "usages": ["digital signature", "client auth"],
@@ -243,6 +261,11 @@ pub async fn certificate(
         told.tell(writer, &request, waits, began.elapsed());
         clock::sleep(PACE).await;
     }
+}
+
+/// How a claim names its key.
+fn digest(key: &Key) -> String {
+    hexadecimal(&<sha2::Sha256 as sha2::Digest>::digest(key.public_key_der()))
 }
 
 fn own(issued: &[u8], key: &Key, request: String) -> Result<Vec<u8>, Error> {

@@ -1,7 +1,8 @@
 //! The first writes on a machine that becomes a node. Each may be repeated: what an interrupted installation has done is
 //! found good by the next.
 
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 
@@ -20,12 +21,60 @@ pub enum Error {
         /// What is not as it was asked for.
         differences: Vec<&'static str>,
     },
+    /// It is one already.
+    #[error("this machine is node {0} already: `stratum up` runs it; `stratum uninstall` takes it off")]
+    Already(String),
+    /// A join began on it and did not come to its end.
+    #[error(
+        "a join of this machine as {node} was cut off: do the same again, or have what it left removed by `stratum uninstall --yes`"
+    )]
+    Begun {
+        /// The role and name it was to have.
+        node: String,
+    },
+    /// The note of that cannot be read.
+    #[error("cannot read {}", path.display())]
+    Note {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
     /// `node.yaml`.
     #[error(transparent)]
     State(#[from] node_state::Error),
     /// Something that is rendered.
     #[error(transparent)]
     Node(#[from] node::Error),
+}
+
+impl Error {
+    pub(super) fn begun(note: &str) -> Self {
+        let node = note.lines().next().unwrap_or_default().to_owned();
+        Self::Begun { node }
+    }
+}
+
+/// The note of a join that was cut off.
+///
+/// # Errors
+/// When it is there and cannot be read.
+pub(super) fn begun(layout: &Layout) -> Result<Option<String>, Error> {
+    let path = layout.joining();
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(source) => Err(Error::Note { path, source }),
+    }
+}
+
+/// Whether no join has begun on this machine: a founder would take over the authorities of the cluster it was to join.
+///
+/// # Errors
+/// When one has, or that cannot be known.
+pub fn check_no_join(layout: &Layout) -> Result<(), Error> {
+    begun(layout)?.map_or(Ok(()), |note| Err(Error::begun(&note)))
 }
 
 /// Whether this machine may become that node: it is none yet, or it is that very node.
@@ -46,6 +95,18 @@ pub fn check(layout: &Layout, state: &NodeState) -> Result<(), Error> {
         name: known.node_name,
         differences,
     })
+}
+
+/// Whether this machine is no node yet: one that joined is not asked whether it may join again, for its own name is taken.
+///
+/// # Errors
+/// When it is one, or its state cannot be read.
+pub fn check_none(layout: &Layout) -> Result<(), Error> {
+    match node_state::load(&layout.node_state()) {
+        Ok(known) => Err(Error::Already(known.node_name)),
+        Err(node_state::Error::Missing { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The names of what two states say differently.
@@ -113,9 +174,12 @@ mod tests {
         let layout = Layout::under(folder.path());
         let state = example().state().unwrap();
         check(&layout, &state).unwrap();
+        check_none(&layout).unwrap();
         crate::host::atomic_file::create_folder(&layout.state(), crate::host::atomic_file::Access::Secret).unwrap();
         node_state::save(&layout.node_state(), &state).unwrap();
         check(&layout, &state).unwrap();
+        let already = check_none(&layout).unwrap_err().to_string();
+        assert!(already.contains("node alpha already"), "{already}");
         let mut other = state.clone();
         other.node_name = "beta".to_owned();
         other.networks.domain = "other".to_owned();

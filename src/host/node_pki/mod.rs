@@ -8,6 +8,7 @@
 //! those that are trusted. [`prepare`] adds to a bundle and never takes from it; that is a rotation's work.
 
 mod authorities;
+mod claim_key;
 mod drift;
 mod error;
 mod kubeconfigs;
@@ -27,6 +28,7 @@ use crate::pki::authority::Authority;
 use crate::pki::key::Key;
 
 pub use authorities::{Files, Received, read_authorities, write_authorities, write_trust};
+pub use claim_key::{claim_key, forget_claim_key, kept_claim_key};
 pub use drift::subject_drift;
 pub use error::Error;
 pub use kubeconfigs::{kubeconfigs, write_kubeconfigs};

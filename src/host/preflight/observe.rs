@@ -192,8 +192,11 @@ fn written(program: &Path) -> Option<Timestamp> {
 fn traces(layout: &Layout) -> Result<Vec<PathBuf>, Error> {
     let mut found = Vec::new();
     let mut places: Vec<PathBuf> = TRACES.iter().map(|trace| layout.root().join(trace)).collect();
-    places.push(layout.etcd_data());
-    places.push(layout.pki());
+    // Of an installation that was interrupted they are, and the next one goes on with them.
+    if !layout.node_state().exists() && !layout.joining().exists() {
+        places.push(layout.etcd_data());
+        places.push(layout.pki());
+    }
     for place in places {
         let is_there = match std::fs::read_dir(&place) {
             Ok(mut entries) => entries.next().is_some(),

@@ -194,6 +194,12 @@ fn the_machine_is_read_as_the_kernel_tells_it() {
     assert_eq!(addresses, ["10.0.0.7", "::1"]);
     assert_eq!(facts.machine_id.as_deref(), Some("0123456789abcdef0123456789abcdef"));
     assert_eq!(facts.traces, [layout.etcd_data()]);
+    for ours in ["node.yaml", "joining"] {
+        let path = format!("var/lib/stratum/{ours}");
+        put(&path, "x");
+        assert_eq!(observe(&layout, None).unwrap().traces, [] as [PathBuf; 0], "{ours}");
+        std::fs::remove_file(folder.path().join(path)).unwrap();
+    }
     put("sys/fs/cgroup/cgroup.controllers", "cpu memory\n");
     assert_eq!(observe(&layout, None).unwrap().cgroups, ["cpu", "memory"]);
 }

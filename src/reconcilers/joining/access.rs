@@ -59,7 +59,10 @@ pub fn standing(system_namespace: &str, secret: &str, fence: &str) -> Vec<Declar
         rights(
             names,
             None,
-            &json!([{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]),
+            &json!([
+                {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+                {"apiGroups": ["stratum.ciq.com"], "resources": ["nodeidentities"], "verbs": ["get"]},
+            ]),
         ),
         bound(
             names,

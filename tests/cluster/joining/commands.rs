@@ -145,8 +145,11 @@ async fn the_printed_command_lets_a_worker_find_the_cluster_and_ask_for_its_cert
     assert!(found.ahead.unwrap().abs().as_secs() <= 2, "one clock");
 
     let client = found.client(command.token());
-    let nodes = send(&client, Method::GET, "/api/v1/nodes/beta", &Value::Null).await;
-    assert_eq!(nodes.unwrap_err().code, 404, "whether a name is taken");
+    let identities = "/apis/stratum.ciq.com/v1/nodeidentities";
+    for path in ["/api/v1/nodes/beta", &format!("{identities}/beta")] {
+        let taken = send(&client, Method::GET, path, &Value::Null).await;
+        assert_eq!(taken.unwrap_err().code, 404, "whether a name is taken: {path}");
+    }
     let requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests?dryRun=All";
     // Refused for what it says, not for who asks.
     let invalid = json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest",
@@ -158,6 +161,7 @@ async fn the_printed_command_lets_a_worker_find_the_cluster_and_ask_for_its_cert
         "/api/v1/namespaces/kube-system/secrets/stratum-certs",
         "/api/v1/namespaces/kube-system/secrets",
         "/api/v1/nodes",
+        identities,
         "/api/v1/namespaces/kube-system/configmaps",
     ] {
         let refused = send(&client, Method::GET, path, &Value::Null).await;

@@ -9,8 +9,7 @@ use crate::controllers::connection::ConnectionError;
 use crate::controllers::grants::join::JoinError;
 use crate::controllers::joining::discovery::DiscoveryError;
 use crate::host::etcd::members::Member;
-use crate::host::{etcd, https, node_pki, node_state};
-use crate::pki::key;
+use crate::host::{atomic_file, etcd, https, node_pki, node_state};
 
 /// Why a machine did not join.
 #[derive(Debug, thiserror::Error)]
@@ -38,9 +37,9 @@ pub enum Error {
     /// A label no kubelet may set.
     #[error("{0}")]
     Label(Misfit),
-    /// A key cannot be made.
-    #[error("cannot make a key")]
-    Key(#[source] key::Error),
+    /// That it joins cannot be written down, or not be forgotten.
+    #[error("cannot note that this machine is joining")]
+    Note(#[source] atomic_file::Error),
     /// Files of this machine.
     #[error(transparent)]
     Install(#[from] install::Error),

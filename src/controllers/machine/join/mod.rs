@@ -5,24 +5,26 @@
 //! itself, and its etcd member is added without a vote, so that its slow start costs the others nothing; `stratum up` has
 //! it promoted.
 
+mod begun;
 mod error;
+mod wish;
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use ipnet::IpNet;
 use k8s_openapi::api::core::v1::Service;
 use kube::Client;
 use zeroize::Zeroizing;
 
 pub use error::Error;
+pub use wish::Wish;
+
+use begun::Begun;
 
 use super::claim;
 use super::install;
 use super::node::{Config, Node};
-use super::wish::{Misfit, foreign_labels};
 use crate::controllers::bootstrap;
 use crate::controllers::cluster::{self, CallErrorKind};
 use crate::controllers::cluster_fence::{self, ClusterFence, FenceError};
@@ -35,11 +37,8 @@ use crate::controllers::operator::SYSTEM_NAMESPACE;
 use crate::host::etcd::members::{Joining, Members, peer_url};
 use crate::host::etcd::{self, Etcd};
 use crate::host::layout::{Identity, Layout};
-use crate::host::node_state::{self, Endpoint, InitialClusterState, Member, Networks, NodeState, Profile, Role, Taint};
+use crate::host::node_state::{self, InitialClusterState, Member, Networks, NodeState, Role};
 use crate::host::{clock, node_pki};
-use crate::pki::key::{Key, KeyKind};
-use crate::pki::pin::Pin;
-use crate::pki::seal::CertificateKey;
 use crate::reconcilers::bootstrap_token::BootstrapToken;
 use crate::reconcilers::grants::material;
 use crate::reconcilers::joining::token::Kind;
@@ -50,34 +49,6 @@ const CERTIFICATE_WITHIN: Duration = Duration::from_secs(120);
 const TURN_WITHIN: Duration = Duration::from_secs(180);
 /// How often it is asked whether it is this one's turn.
 const PACE: Duration = Duration::from_secs(2);
-
-/// What a machine was told to join.
-pub struct Wish {
-    /// The node's name.
-    pub node_name: String,
-    /// Its addresses.
-    pub addresses: Vec<IpAddr>,
-    /// Where the API servers are.
-    pub endpoint: Endpoint,
-    /// The token.
-    pub token: BootstrapToken,
-    /// Authorities, one of which the cluster has to have.
-    pub pins: Vec<Pin>,
-    /// For a controller: the key its grant is sealed under.
-    pub certificate_key: Option<CertificateKey>,
-    /// The profile; a controller has its cluster's unless another is asked for.
-    pub profile: Option<Profile>,
-    /// The cluster's ranges of Services, when a worker was told.
-    pub services: Vec<IpNet>,
-    /// The cluster's DNS domain, for a worker.
-    pub domain: String,
-    /// Labels.
-    pub labels: BTreeMap<String, String>,
-    /// Taints; none said is the usual one for its role.
-    pub taints: Option<Vec<Taint>>,
-    /// The kind of keys of a worker.
-    pub keys: KeyKind,
-}
 
 /// A cluster that can be joined. Nothing is changed yet, here or there.
 pub struct Prospect {
@@ -92,7 +63,7 @@ pub struct Prospect {
 ///
 /// # Errors
 /// Says why this machine cannot join.
-pub async fn prospect(wish: Wish) -> Result<Prospect, Error> {
+pub async fn prospect(wish: Wish, layout: &Layout) -> Result<Prospect, Error> {
     wish.check()?;
     let told = Told {
         endpoint: &wish.endpoint,
@@ -101,7 +72,12 @@ pub async fn prospect(wish: Wish) -> Result<Prospect, Error> {
         kind: wish.kind(),
     };
     let discovered = discover(&told, Limits::default(), clock::now()).await?;
-    claim::check_name(&discovered.client(&wish.token), &wish.node_name).await?;
+    let client = discovered.client(&wish.token);
+    claim::check_name(&client, &wish.node_name).await?;
+    if wish.kind() == Kind::Worker {
+        let own = node_pki::kept_claim_key(layout).map_err(Error::Pki)?;
+        claim::check_claim(&client, &wish.node_name, own.as_ref()).await?;
+    }
     let (state, material) = match &wish.certificate_key {
         None => (wish.worker(), Vec::new()),
         Some(key) => {
@@ -112,6 +88,7 @@ pub async fn prospect(wish: Wish) -> Result<Prospect, Error> {
             (wish.controller(cluster), files.collect())
         }
     };
+    Begun::of(&state, &discovered.bundle).check(layout)?;
     Ok(Prospect {
         state,
         token: wish.token,
@@ -124,61 +101,6 @@ fn cluster_of(received: &material::Material) -> Result<NodeState, Error> {
     let text = received.file(CLUSTER_FILE).ok_or(Error::NoClusterFile)?;
     let text = String::from_utf8_lossy(text);
     node_state::parse(std::path::Path::new(CLUSTER_FILE), &text).map_err(Error::ClusterFile)
-}
-
-impl Wish {
-    fn check(&self) -> Result<(), Error> {
-        // A controller without one would become a member of etcd at an address that leads nowhere.
-        if self.addresses.is_empty() {
-            return Err(Error::Address(Misfit::NoAddress));
-        }
-        match foreign_labels(&self.labels).into_iter().next() {
-            Some(label) => Err(Error::Label(label)),
-            None => Ok(()),
-        }
-    }
-
-    fn kind(&self) -> Kind {
-        match self.certificate_key {
-            Some(_) => Kind::Controller,
-            None => Kind::Worker,
-        }
-    }
-
-    fn worker(&self) -> NodeState {
-        NodeState {
-            node_name: self.node_name.clone(),
-            role: Role::Worker,
-            profile: self.profile.unwrap_or_default(),
-            addresses: self.addresses.clone(),
-            networks: Networks {
-                services: self.services.clone(),
-                pods: Vec::new(),
-                domain: self.domain.clone(),
-                learned_dns: None,
-            },
-            endpoint: self.endpoint.clone(),
-            vip: None,
-            extra_names: Vec::new(),
-            etcd: None,
-            labels: self.labels.clone(),
-            taints: self.taints.clone().unwrap_or_default(),
-            keys: self.keys,
-        }
-    }
-
-    /// As the controller that handed over the grant, but for what is a node's own.
-    fn controller(&self, cluster: NodeState) -> NodeState {
-        NodeState {
-            node_name: self.node_name.clone(),
-            role: Role::Controller,
-            profile: self.profile.unwrap_or(cluster.profile),
-            addresses: self.addresses.clone(),
-            labels: self.labels.clone(),
-            taints: self.taints.clone().unwrap_or_else(|| vec![Taint::control_plane()]),
-            ..cluster
-        }
-    }
 }
 
 impl Prospect {
@@ -211,14 +133,18 @@ impl Prospect {
         fence: Option<&ClusterFence>,
         writer: &mut dyn Write,
     ) -> Result<Node, Error> {
-        match self.state.role {
-            Role::Worker => self.join_as_worker(layout, config, writer).await,
-            Role::Controller => self.join_as_controller(layout, config, fence, writer).await,
-        }
+        let begun = Begun::of(&self.state, &self.discovered.bundle);
+        begun.write(&layout)?;
+        let node = match self.state.role {
+            Role::Worker => self.join_as_worker(layout, config, writer).await?,
+            Role::Controller => self.join_as_controller(layout, config, fence, writer).await?,
+        };
+        Begun::is_done(&node.layout)?;
+        Ok(node)
     }
 
     async fn join_as_worker(mut self, layout: Layout, config: Config, writer: &mut dyn Write) -> Result<Node, Error> {
-        let key = Key::generate(self.state.keys).map_err(Error::Key)?;
+        let key = node_pki::claim_key(&layout, self.state.keys).map_err(Error::Pki)?;
         let client = self.discovered.client(&self.token);
         let node = &self.state.node_name;
         let chain = claim::certificate(&client, node, &key, CERTIFICATE_WITHIN, writer).await?;
@@ -231,7 +157,9 @@ impl Prospect {
             let kubelet = connection::client(&kubelet, None).await.map_err(Error::Kubeconfig)?;
             self.state.networks.learned_dns = learn_dns(&kubelet, writer).await;
         }
-        Ok(install::install(layout, self.state, config, now, writer)?)
+        let node = install::install(layout, self.state, config, now, writer)?;
+        node_pki::forget_claim_key(&node.layout).map_err(Error::Pki)?;
+        Ok(node)
     }
 
     async fn join_as_controller(
@@ -364,41 +292,6 @@ async fn learn_dns(client: &Client, writer: &mut dyn Write) -> Option<IpAddr> {
 mod tests {
     use super::*;
     use crate::host::etcd::members::{Member as EtcdMember, MemberId};
-
-    #[test]
-    fn what_does_not_fit_is_refused_before_anybody_is_asked() {
-        let mut wish = Wish {
-            node_name: "alpha".to_owned(),
-            addresses: vec![[10, 0, 0, 1].into()],
-            endpoint: Endpoint {
-                host: "10.0.0.9".to_owned(),
-                port: 6443,
-            },
-            token: "abcdef.0123456789abcdef".parse().unwrap(),
-            pins: Vec::new(),
-            certificate_key: None,
-            profile: None,
-            services: Vec::new(),
-            domain: "cluster.local".to_owned(),
-            labels: BTreeMap::new(),
-            taints: None,
-            keys: KeyKind::default(),
-        };
-        wish.check().unwrap();
-        wish.labels.insert("kubernetes.io/x".to_owned(), String::new());
-        let refused = wish.check().unwrap_err();
-        assert!(
-            matches!(refused, Error::Label(_)) && refused.to_string().contains("kubernetes.io/x"),
-            "{refused}"
-        );
-        wish.labels.clear();
-        wish.addresses.clear();
-        let refused = wish.check().unwrap_err();
-        assert!(
-            matches!(refused, Error::Address(_)) && refused.to_string().contains("--node-ip"),
-            "{refused}"
-        );
-    }
 
     #[test]
     fn the_list_of_members_names_this_one_by_its_node() {
