@@ -135,7 +135,9 @@ pub fn write_all(files: &[NewFile]) -> Result<(), Error> {
             clean_up(&staged);
             return Err(Error::NoFileName { path: path.clone() });
         };
-        let temporary = folder_of(path).join(temporary_name(&name.to_string_lossy()));
+        let name = name.to_string_lossy();
+        sweep(folder_of(path), &name);
+        let temporary = folder_of(path).join(temporary_name(&name));
         staged.push((temporary.clone(), path));
         let written = match content {
             Content::Bytes(bytes, access) => write_temporary(&temporary, bytes, *access),
@@ -183,7 +185,9 @@ pub fn write_from(path: &Path, access: Access, fill: impl FnOnce(&mut File) -> i
     let Some(name) = path.file_name() else {
         return Err(Error::NoFileName { path: path.to_owned() });
     };
-    let temporary = folder_of(path).join(temporary_name(&name.to_string_lossy()));
+    let name = name.to_string_lossy();
+    sweep(folder_of(path), &name);
+    let temporary = folder_of(path).join(temporary_name(&name));
     let written = fill_temporary(&temporary, access, fill).and_then(|()| fs::rename(&temporary, path));
     if let Err(source) = written {
         clean_up(&[(temporary, path)]);
@@ -255,6 +259,28 @@ fn temporary_name(name: &str) -> String {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     format!(".{name}.{}-{count}.tmp", std::process::id())
+}
+
+/// Removes the temporary files for `name` of processes that were killed while they wrote it: one may hold a key, and nobody
+/// else would ever look for it. What cannot be removed is in nobody's way.
+fn sweep(folder: &Path, name: &str) {
+    let prefix = format!(".{name}.");
+    let writer = |file: &str| {
+        let (process, count) = file.strip_prefix(&prefix)?.strip_suffix(".tmp")?.split_once('-')?;
+        count.parse::<u64>().ok()?;
+        process.parse::<u32>().ok()
+    };
+    // Without a table of processes nobody can be told to be dead.
+    let processes = Path::new("/proc");
+    if !processes.join("self").exists() {
+        return;
+    }
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let process = entry.file_name().to_str().and_then(writer);
+        if process.is_some_and(|process| !processes.join(process.to_string()).exists()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn write_temporary(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {

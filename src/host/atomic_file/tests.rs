@@ -154,3 +154,34 @@ fn several_files_change_together_or_not_at_all() {
     let shown = format!("{:?}", bytes("one", "secret"));
     assert!(!shown.contains("secret") && shown.contains("6 bytes"), "{shown}");
 }
+
+#[test]
+fn what_a_killed_writer_left_goes_with_the_next_write_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // No process has such an id: the kernel's highest is 4194304.
+    let dead = [".key.4194305-0.tmp", ".other.key.4194305-1.tmp"];
+    let own = format!(".key.{}-77.tmp", std::process::id());
+    let kept = [
+        ".key.4194305.tmp",
+        ".key.4194305-x.tmp",
+        "key.4194305-0.tmp",
+        ".key.x-1.tmp",
+        &own,
+    ];
+    for name in dead.iter().chain(&kept) {
+        fs::File::create(path(name)).unwrap();
+    }
+    write(&path("key"), b"x", Access::Secret).unwrap();
+    assert!(
+        !path(dead[0]).exists() && path(dead[1]).exists(),
+        "only those of the same file"
+    );
+    let other = NewFile {
+        path: path("other.key"),
+        content: Content::Bytes(b"x".to_vec().into(), Access::Secret),
+    };
+    write_all(&[other]).unwrap();
+    assert!(!path(dead[1]).exists());
+    assert!(kept.iter().all(|name| path(name).exists()));
+}
