@@ -151,17 +151,20 @@ BinaryName = "{}"
         let configuration = serde_json::json!({
             "cniVersion": "1.0.0",
             "name": "rig",
-            "plugins": [{
-                "type": "bridge",
-                "bridge": "cni0",
-                "isGateway": true,
-                "hairpinMode": true,
-                "ipam": {
-                    "type": "host-local",
-                    "ranges": [[{"subnet": self.pod_range()}]],
-                    "routes": [{"dst": "0.0.0.0/0"}],
+            "plugins": [
+                {
+                    "type": "bridge",
+                    "bridge": "cni0",
+                    "isGateway": true,
+                    "hairpinMode": true,
+                    "ipam": {
+                        "type": "host-local",
+                        "ranges": [[{"subnet": self.pod_range()}]],
+                        "routes": [{"dst": "0.0.0.0/0"}],
+                    },
                 },
-            }],
+                {"type": "portmap", "backend": "nftables", "capabilities": {"portMappings": true}},
+            ],
         });
         format!("{configuration}\n")
     }

@@ -145,7 +145,7 @@ impl Node {
     }
 
     /// A folder of the rig that the node sees under the same path.
-    pub(super) fn rig_folder(&self, name: &str) -> PathBuf {
+    pub(crate) fn rig_folder(&self, name: &str) -> PathBuf {
         self.shared.folder.join(name)
     }
 
@@ -154,7 +154,7 @@ impl Node {
     }
 
     /// The cgroup that the kubelet has to take for the root of all, with a leading slash.
-    pub(super) fn cgroup(&self) -> String {
+    pub(crate) fn cgroup(&self) -> String {
         format!("/{}", group(&self.shared, &self.name))
     }
 

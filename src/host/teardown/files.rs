@@ -10,7 +10,7 @@ use super::super::atomic_file;
 use super::super::layout::Layout;
 use super::remove::{self, Outcome};
 use super::report::{Error, Left, Report};
-use super::{places, services};
+use super::{cni, places, services};
 
 /// What there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,9 +27,10 @@ pub(super) struct Files {
 pub(super) fn find(layout: &Layout, keep_configuration: bool) -> Files {
     let mut files = Files::default();
     shared_logs(layout, &mut files);
-    cni(layout, &mut files);
+    addresses(layout, &mut files);
     files.goes.push(layout.kubelet_root());
     files.goes.push(layout.logs());
+    files.goes.push(layout.audit_logs());
     if keep_configuration {
         stays(&mut files, places::configuration(layout), "it was to be kept");
     } else {
@@ -92,13 +93,9 @@ fn shared_logs(layout: &Layout, files: &mut Files) {
 }
 
 /// Addresses that host-local has given to our containers, and results of their plugins.
-fn cni(layout: &Layout, files: &mut Files) {
+fn addresses(layout: &Layout, files: &mut Files) {
     let state = places::cni_state(layout);
-    let sandboxes = layout.containerd().join("root/io.containerd.grpc.v1.cri/sandboxes");
-    let ours: BTreeSet<String> = names(&places::containers(layout))
-        .union(&names(&sandboxes))
-        .cloned()
-        .collect();
+    let ours = cni::sandboxes(layout);
     let mut others = false;
     for network in names(&state.join("networks")) {
         let folder = state.join("networks").join(network);
@@ -137,6 +134,11 @@ fn cni(layout: &Layout, files: &mut Files) {
 
 fn unit(layout: &Layout, files: &mut Files) {
     let unit = places::unit(layout);
+    let wanted = places::unit_wanted(layout);
+    // Without a running systemd nobody has disabled it. The unit that it leads to may have gone with an earlier try.
+    if wanted.is_symlink() && (services::is_ours(&unit) || unit.symlink_metadata().is_err()) {
+        files.links.push(wanted);
+    }
     match services::is_ours(&unit) {
         true => files.goes.push(unit),
         false => stays(files, unit, "it is not as this program has it"),
@@ -182,6 +184,7 @@ pub(super) fn remove(
         cni,
         places::container_logs(layout),
         places::pod_logs(layout),
+        places::audit_parent(layout),
     ] {
         let _ = std::fs::remove_dir(folder);
     }

@@ -5,13 +5,14 @@
 //!
 //! 1. [`stop`]: `stratum up` ends, with the kubelet, and cannot start again while its lock is ours. Pods still run.
 //! 2. The cluster is told, by others (`controllers::machine::uninstall`); [`let_go`] remembers that.
-//! 3. [`clean`]: what runs in pods ends, then their shims; mounts, network namespaces, links and control groups go, which
-//!    nobody uses any more; then files, of which `node.yaml` is the last.
+//! 3. [`clean`]: what runs in pods ends, then their shims; the network plugins undo what they did for them; mounts, network
+//!    namespaces, links and control groups go, which nobody uses any more; then files, of which `node.yaml` is the last.
 //!
 //! Nothing is deleted through a mount or a link ([`remove`]), and every path that is deleted is built into this program
 //! ([`places`]).
 
 mod cgroups;
+mod cni;
 mod files;
 mod mounts;
 mod network;
@@ -196,9 +197,11 @@ impl Teardown {
         let layout = &self.layout;
         // Whose namespaces they are is known only as long as the containers are.
         let network = network::find(layout);
+        let attachments = cni::find(layout);
         let groups = cgroups::find(layout)?;
         processes::end("pods", GRACE, || self.pods(&groups), report).await?;
         processes::end("shims", Duration::ZERO, || processes::find(layout, Kind::Shim), report).await?;
+        cni::detach(layout, &attachments, report).await;
         let own = mounts::detach(layout, report).await?;
         network::remove(layout, &self.tools, &network, report).await?;
         cgroups::remove(&groups, report).await;

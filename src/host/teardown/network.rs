@@ -2,7 +2,7 @@
 //!
 //! Only what is known to come from this node goes: the network namespaces that our containers name, the bridge of the one
 //! network that containerd uses, once nothing is attached to it, and the tables and the link that kube-proxy makes for
-//! itself. What a network plugin has made beside that is the plugin's, and is listed.
+//! itself. What a network plugin has made for pods it undoes ([`cni`]); what else it has made is the plugin's, and is listed.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::super::clock;
 use super::super::layout::Layout;
 use super::report::{Error, Report};
 use super::tools::{self, Tools};
-use super::{mounts, places};
+use super::{cni, mounts, places};
 
 /// The kernel takes a moment to take down a namespace and the ends of links in it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -174,12 +174,20 @@ pub(super) async fn remove(layout: &Layout, tools: &Tools, found: &Network, repo
             path: path.clone(),
             source,
         };
-        mounts::drop_name(&path).map_err(failed)?;
-        match std::fs::remove_file(&path) {
+        let removed = match std::fs::remove_file(&path) {
+            // A namespace is mounted there.
+            Err(error) if error.kind() == std::io::ErrorKind::ResourceBusy => {
+                mounts::drop_name(&path).and_then(|()| std::fs::remove_file(&path))
+            }
+            other => other,
+        };
+        match removed {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
             Ok(()) | Err(_) => report.removed(format!("network namespace {name}")),
         }
     }
+    // containerd makes the folder; it stays when somebody else has a name in it.
+    let _ = std::fs::remove_dir(places::network_namespaces(layout));
     for link in &found.links {
         remove_link(tools, link, report).await?;
     }
@@ -240,7 +248,7 @@ async fn remove_tables(tools: &Tools, report: &mut Report) -> Result<(), Error> 
             report.removed(format!("nftables table {family} {TABLE}"));
         }
     }
-    Ok(())
+    cni::remove_tables(tools, &listed, report).await
 }
 
 #[cfg(test)]
@@ -336,7 +344,7 @@ mod tests {
                 folder.path(),
                 "nft",
                 &format!(
-                    "echo nft $@ >> {}; [ $1 = list ] && printf 'table inet filter\\ntable ip kube-proxy\\ntable ip kube-proxy2\\n'; true",
+                    "echo nft $@ >> {}; [ $1 = list ] && printf 'table inet filter\\ntable ip kube-proxy\\ntable ip kube-proxy2\\ntable ip cni_hostport\\n'; true",
                     log.display()
                 ),
             )),
@@ -350,11 +358,13 @@ mod tests {
         remove(&Layout::under(folder.path()), &tools, &found, &mut report)
             .await
             .unwrap();
-        assert_eq!(report.removed, ["link free0", "nftables table ip kube-proxy"]);
+        let tables = ["nftables table ip kube-proxy", "nftables table ip cni_hostport"];
+        assert_eq!(report.removed, [&["link free0"][..], &tables].concat());
         assert_eq!(report.left[0].what, "link used0");
         let log = std::fs::read_to_string(log).unwrap();
         let deleted: Vec<&str> = log.lines().filter(|line| line.contains("delete")).collect();
-        assert_eq!(deleted, ["ip link delete free0", "nft delete table ip kube-proxy"]);
+        let tables = ["nft delete table ip kube-proxy", "nft delete table ip cni_hostport"];
+        assert_eq!(deleted, [&["ip link delete free0"][..], &tables].concat());
     }
 
     #[tokio::test]

@@ -19,6 +19,19 @@ pub(super) fn unit(layout: &Layout) -> PathBuf {
     layout.root().join("etc/systemd/system").join(UNIT)
 }
 
+/// `/etc/systemd/system/multi-user.target.wants/stratum.service`: what `systemctl enable` makes.
+pub(super) fn unit_wanted(layout: &Layout) -> PathBuf {
+    layout
+        .root()
+        .join("etc/systemd/system/multi-user.target.wants")
+        .join(UNIT)
+}
+
+/// `/var/log/kubernetes`: above the audit logs, and of a name that others use too.
+pub(super) fn audit_parent(layout: &Layout) -> PathBuf {
+    layout.root().join("var/log/kubernetes")
+}
+
 /// `/var/log/pods`: a folder for each pod, which the kubelet names `NAMESPACE_NAME_UID`.
 pub(super) fn pod_logs(layout: &Layout) -> PathBuf {
     layout.root().join("var/log/pods")
@@ -67,6 +80,7 @@ pub(super) fn may_be_mounts(layout: &Layout) -> BTreeSet<PathBuf> {
         layout.state(),
         layout.run(),
         layout.logs(),
+        layout.audit_logs(),
         layout.etcd_data(),
         layout.payload(),
         layout.containerd(),

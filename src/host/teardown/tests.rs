@@ -48,14 +48,19 @@ const BEFORE: [&str; 9] = [
 ];
 
 /// What a node has.
-const NODE: [(&str, &str); 17] = [
+const NODE: [(&str, &str); 20] = [
     ("etc/stratum/config.yaml", ""),
     ("etc/stratum/manifests/coredns/coredns.yaml", ""),
+    (
+        "etc/systemd/system/stratum.service",
+        "[Service]\nExecStart=/usr/local/bin/stratum up\n",
+    ),
     ("run/stratum/node.lock", ""),
     (
         "run/stratum/containerd/io.containerd.runtime.v2.task/k8s.io/abc/config.json",
-        "{}",
+        r#"{"linux": {"namespaces": [{"type": "network", "path": "/var/run/netns/cni-1"}]}}"#,
     ),
+    ("run/netns/cni-1", ""),
     ("sys/fs/cgroup/cgroup.controllers", ""),
     ("var/lib/cni/networks/pods/10.244.0.2", "abc\neth0"),
     ("var/lib/cni/networks/pods/last_reserved_ip.0", "10.244.0.2"),
@@ -66,6 +71,7 @@ const NODE: [(&str, &str); 17] = [
     ("var/lib/stratum/kubelet/kubelet.conf", "cgroupRoot: /\n"),
     ("var/lib/stratum/node.yaml", "version: 1\n"),
     ("var/lib/stratum/pki/ca.key", ""),
+    ("var/log/kubernetes/audit/audit.log", ""),
     ("var/log/pods/kube-system_etcd_11/etcd/0.log", ""),
     ("var/log/stratum/kubelet.log", ""),
     ("var/log/containers/note", ""),
@@ -83,7 +89,13 @@ impl Machine {
             put(&folder.path().join(path), b"");
         }
         // What the kernel and everybody has.
-        for path in ["run", "sys/fs/cgroup", "var/lib", "var/log"] {
+        for path in [
+            "etc/systemd/system/multi-user.target.wants",
+            "run",
+            "sys/fs/cgroup",
+            "var/lib",
+            "var/log",
+        ] {
             atomic_file::create_folder(&folder.path().join(path), Access::Public).unwrap();
         }
         put(&folder.path().join("sys/fs/cgroup/cgroup.controllers"), b"");
@@ -99,6 +111,12 @@ impl Machine {
         symlink(
             "/var/log/pods/kube-system_etcd_11/etcd/0.log",
             machine.path("var/log/containers/etcd_kube-system_etcd-1.log"),
+        )
+        .unwrap();
+        // As `systemctl enable` makes it.
+        symlink(
+            "/etc/systemd/system/stratum.service",
+            machine.path("etc/systemd/system/multi-user.target.wants/stratum.service"),
         )
         .unwrap();
         // A link in a volume, and one that leads out.
@@ -163,6 +181,31 @@ async fn afterwards_the_machine_is_as_it_was_before() {
         machine.before,
         "once more changes nothing"
     );
+}
+
+/// As the runtime would have it: their containers have ended, and their namespaces still have a name.
+#[tokio::test]
+async fn network_plugins_undo_what_they_did() {
+    let machine = Machine::node();
+    let attachment = super::cni::tests::result("abc", super::cni::tests::NETWORK);
+    put(
+        &machine.path("var/lib/cni/results/pods-abc-eth0"),
+        attachment.as_bytes(),
+    );
+    let (name, log) = (machine.path("run/netns/cni-1"), machine.path("var/lib/other/log"));
+    let plugins = machine.path("opt/cni/bin");
+    atomic_file::create_folder(&plugins, Access::Public).unwrap();
+    for plugin in ["bridge", "portmap"] {
+        let script = format!("test -e {} && echo {plugin} >> {}", name.display(), log.display());
+        tool(&plugins, plugin, &script);
+    }
+    let report = machine.clean().await.unwrap();
+    assert_eq!(std::fs::read_to_string(log).unwrap(), "portmap\nbridge\n");
+    assert!(
+        report.removed.contains(&"network of sandbox abc".to_owned()),
+        "{report:?}"
+    );
+    assert!(!name.exists());
 }
 
 /// It stands in the distribution's place, so a plan tells of it; one that is somebody else's is never touched.
