@@ -3,7 +3,10 @@
 //! Where that is not possible the tests fail and say what is lacking; they are never skipped.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod bad_input;
 mod bring_up;
+mod commands;
+mod interrupted;
 mod kubeadm;
 mod kubelet_serving;
 mod leaving;

@@ -74,15 +74,9 @@ impl Rig {
     /// # Errors
     /// Names the command that failed.
     pub(crate) async fn join_node(&mut self, cluster: &OurCluster, node: Node, kind: &[&str]) -> Result<Ours> {
-        let created = [&["token", "create", "-o", "json"], kind].concat();
-        let created = cluster.first().node.stratum(&created, false).await?;
-        let created: Value = serde_json::from_str(&created).context("`token create -o json` printed no JSON")?;
-        let command = created["command"].as_array().context("no command in it")?;
-        // Without the program's own name.
-        let words: Vec<&str> = command.iter().skip(1).filter_map(Value::as_str).collect();
-        let address = node.address().to_string();
-        node.stratum(&[&words[..], &["--node-ip", &address]].concat(), true)
-            .await?;
+        let words = cluster.invite(&node, kind).await?;
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        node.stratum(&words, true).await?;
         node.up().await
     }
 
@@ -97,7 +91,7 @@ impl Rig {
 
 impl Rig {
     /// Programs and images for all nodes, as `stratum payload build` makes them, and one image more, for pods of tests.
-    async fn payload(&self) -> Result<()> {
+    pub(crate) async fn payload(&self) -> Result<()> {
         self.add_image(TALKER, Tool::Kubectl).await?;
         let talker = format!("{TALKER}={}", self.shared.folder.join("images/kubectl.tar").display());
         let folder = self.shared.folder.join("payload").display().to_string();
@@ -164,19 +158,18 @@ impl Node {
 
     /// Runs `stratum` on the node; with `payload`, it takes programs and images from the rig's.
     pub(crate) async fn stratum(&self, arguments: &[&str], payload: bool) -> Result<String> {
-        let folder = self.rig_folder("payload").display().to_string();
-        let payload = if payload {
-            vec!["--payload", &folder]
-        } else {
-            Vec::new()
-        };
-        let program = self
-            .program(self.executable())
-            .arguments(arguments.iter().copied())
-            .arguments(payload);
-        succeed(&program, "")
+        succeed(&self.command(arguments, payload), "")
             .await
             .with_context(|| format!("on node {}", self.name()))
+    }
+
+    /// The same as a program that has not started; what it says and how it ends is the caller's to judge.
+    pub(crate) fn command(&self, arguments: &[&str], payload: bool) -> Program {
+        let folder = self.rig_folder("payload").display().to_string();
+        let payload = payload.then(|| ["--payload".to_owned(), folder]);
+        self.program(self.executable())
+            .arguments(arguments.iter().copied())
+            .arguments(payload.into_iter().flatten())
     }
 
     /// Starts `stratum up` on the node.
@@ -239,6 +232,22 @@ impl OurCluster {
     /// Every node of it.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Ours> {
         self.controllers.iter().chain(&self.workers)
+    }
+
+    /// The words after `stratum` with which a machine joins; `kind` are flags of `stratum token create`.
+    ///
+    /// # Errors
+    /// When no token can be made.
+    pub(crate) async fn invite(&self, node: &Node, kind: &[&str]) -> Result<Vec<String>> {
+        let created = [&["token", "create", "-o", "json"], kind].concat();
+        let created = self.first().node.stratum(&created, false).await?;
+        let created: Value = serde_json::from_str(&created).context("`token create -o json` printed no JSON")?;
+        let command = created["command"].as_array().context("no command in it")?;
+        // Without the program's own name.
+        let words = command.iter().skip(1).filter_map(Value::as_str).map(str::to_owned);
+        Ok(words
+            .chain(["--node-ip".to_owned(), node.address().to_string()])
+            .collect())
     }
 
     /// The controller that founded it.

@@ -9,12 +9,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::exit::Exit;
 use super::super::printer;
-use crate::controllers::machine::node;
-use crate::controllers::machine::up::{self, Error, Settings};
+use crate::controllers::machine::up::{self, Settings};
 use crate::controllers::shutdown::{Ended, Signals};
 use crate::controllers::telemetry::{self, LogFilter, LogFormat};
 use crate::host::layout::Layout;
-use crate::host::node_state;
 
 /// How long containerd, the kubelet and the operator may take together to end.
 const DRAIN: Duration = Duration::from_secs(75);
@@ -45,11 +43,7 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match signals.supervise(up::run(settings, stop.clone()), &stop, DRAIN).await {
         Ended::Finished(Ok(())) => Ok(Exit::Done),
         Ended::Finished(Err(error)) => {
-            let refused = error.is_refusal()
-                || matches!(
-                    &error,
-                    Error::Node(node::Error::State(node_state::Error::Missing { .. }))
-                );
+            let refused = error.is_refusal();
             printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
             Ok(if refused { Exit::Refused } else { Exit::Failed })
         }

@@ -113,6 +113,19 @@ impl Node {
         for component in &written.changed {
             let _ = writeln!(writer, "wrote the manifest of {component}");
         }
+        for component in &written.removed {
+            let _ = writeln!(
+                writer,
+                "removed the manifest of {component}, which this node has no longer"
+            );
+        }
+        for leftover in &written.swept {
+            let _ = writeln!(
+                writer,
+                "removed {}: left over by a write that was interrupted, and the kubelet would take it for a pod",
+                leftover.display()
+            );
+        }
         for stray in &written.strays {
             let _ = writeln!(
                 writer,

@@ -92,10 +92,20 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether nothing was changed, because somebody else is at it.
+    /// Whether nothing was changed: somebody else is at it, or what this node is cannot be told.
     #[must_use]
     pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Runs { .. } | Self::Locked { .. })
+        match self {
+            Self::Runs { .. } | Self::Locked { .. } | Self::Node(node::Error::State(_)) => true,
+            Self::Lock(_)
+            | Self::Folder(_)
+            | Self::Node(_)
+            | Self::Payload(_)
+            | Self::Runtime(_)
+            | Self::Service(_)
+            | Self::Containerd { .. }
+            | Self::Socket(_) => false,
+        }
     }
 }
 

@@ -32,16 +32,32 @@ pub fn install(payload: &Verified, to: &Path) -> Result<(), Error> {
         if let Some(folder) = path.parent() {
             atomic_file::create_folder(folder, Access::Public)?;
         }
-        copy(&from, &path).map_err(|source| Error::Read { path: from, source })?;
+        copy(&from, &path)?;
     }
     Ok(atomic_file::write(&lock, &text, Access::Public)?)
 }
 
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
+/// By way of a file whose name the next try takes again: what a copy that was cut off has left is no small thing.
+fn copy(from: &Path, to: &Path) -> Result<(), Error> {
+    let unreadable = |source| Error::Read {
+        path: from.to_owned(),
+        source,
+    };
+    let mut source = fs::File::open(from).map_err(unreadable)?;
+    let mode = source.metadata().map_err(unreadable)?.permissions().mode() & 0o755;
     let unfinished = to.with_extension("copying");
-    fs::copy(from, &unfinished)?;
-    let mode = fs::metadata(from)?.permissions().mode() & 0o755;
-    fs::set_permissions(&unfinished, fs::Permissions::from_mode(mode))?;
-    fs::File::open(&unfinished)?.sync_all()?;
-    fs::rename(&unfinished, to)
+    let written = write(&mut source, &unfinished, mode).and_then(|()| fs::rename(&unfinished, to));
+    written.map_err(|source| {
+        // On a full disk it is in everybody's way.
+        let _ = fs::remove_file(&unfinished);
+        let path = to.to_owned();
+        atomic_file::Error::Write { path, source }.into()
+    })
+}
+
+fn write(source: &mut fs::File, path: &Path, mode: u32) -> io::Result<()> {
+    let mut file = fs::File::create(path)?;
+    io::copy(source, &mut file)?;
+    file.set_permissions(fs::Permissions::from_mode(mode))?;
+    file.sync_all()
 }

@@ -4,33 +4,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
-use rustls::ServerConfig;
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use serde_json::json;
 use stratum::controllers::joining::discovery::DiscoveryError;
 use stratum::controllers::joining::publishing::sign_cluster_info;
 use stratum::controllers::joining::wire::WireError;
-use stratum::host::clock;
 use stratum::host::node_state::Endpoint;
 use stratum::pki::authority::Authority;
 use stratum::pki::jws;
-use stratum::pki::key::{Key, KeyKind, Serial};
-use stratum::pki::leaf::{Request, issue};
-use stratum::pki::name::{AlternativeName, Subject};
 use stratum::reconcilers::bootstrap_token::BootstrapToken;
 use stratum::reconcilers::joining::cluster_info;
 use stratum::reconcilers::joining::token::Kind;
 use stratum::reconcilers::joining::verify::ServerRefusal;
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::TlsAcceptor;
 
 use super::bed::{BRIEF, Bed, NAMESPACE, other_authority};
-use crate::support::Cluster;
+use crate::support::{Cluster, impostor};
 
 fn at(address: SocketAddr) -> Endpoint {
     Endpoint {
@@ -212,60 +200,17 @@ async fn somebody_in_between_who_knows_the_token_is_found_out_by_the_pin() {
     );
 }
 
-/// A server on 127.0.0.1 that answers every request with a status and a body; with TLS, under a certificate of `signer`
-/// for that address. What it is asked comes as text, headers and all.
+/// [`impostor::answering`] on 127.0.0.1, with a status and a body.
 async fn answering(
     signer: Option<&Authority>,
     answer: impl Fn(String) -> (u16, String) + Clone + Send + 'static,
 ) -> SocketAddr {
-    let acceptor = signer.map(acceptor);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let answer = answer.clone();
-            let service = service_fn(move |request: hyper::Request<Incoming>| {
-                let answer = answer.clone();
-                async move {
-                    let (parts, body) = request.into_parts();
-                    let body = body.collect().await?.to_bytes();
-                    let asked = format!("{} {:?} {body:?}", parts.uri, parts.headers);
-                    let (status, body) = answer(asked);
-                    let response = hyper::Response::builder().status(status);
-                    Ok::<_, hyper::Error>(response.body(Full::new(Bytes::from(body))).unwrap())
-                }
-            });
-            let acceptor = acceptor.clone();
-            tokio::spawn(async move {
-                let server = hyper::server::conn::http1::Builder::new();
-                match acceptor {
-                    None => server.serve_connection(TokioIo::new(stream), service).await,
-                    Some(acceptor) => match acceptor.accept(stream).await {
-                        Ok(stream) => server.serve_connection(TokioIo::new(stream), service).await,
-                        Err(_) => Ok(()),
-                    },
-                }
-            });
-        }
-    });
-    address
-}
-
-fn acceptor(signer: &Authority) -> TlsAcceptor {
-    let names = vec![AlternativeName::ip(std::net::Ipv4Addr::LOCALHOST)];
-    let request = Request::server(Subject::user("kube-apiserver"), names);
-    let key = Key::generate(KeyKind::default()).unwrap();
-    let certificate = issue(signer, &request, &key, Serial::random().unwrap(), clock::now()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(
-            vec![CertificateDer::from(certificate.der().to_vec())],
-            PrivateKeyDer::from_pem_slice(key.to_pem().expose().as_bytes()).unwrap(),
-        );
-    TlsAcceptor::from(Arc::new(config.unwrap()))
+    let here = std::net::Ipv4Addr::LOCALHOST;
+    impostor::answering(here, signer, move |asked| {
+        let (status, body) = answer(asked);
+        hyper::Response::builder().status(status).body(body).unwrap()
+    })
+    .await
 }
 
 /// A listener that passes every byte on.

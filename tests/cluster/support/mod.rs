@@ -1,5 +1,6 @@
 //! What every test of this tier stands on: [`Cluster`], and [`wait_for`] to wait for a condition.
 mod cluster;
+pub(crate) mod impostor;
 pub(crate) mod operator;
 mod person;
 pub(crate) mod requests;
