@@ -22,7 +22,7 @@ use crate::host::control_socket::{self, Answer, ControlSocket, Question};
 use crate::host::layout::{Identity, Layout};
 use crate::host::lock::{Attempt, Holder, Lock};
 use crate::host::payload::{self, Needs, Progress, Verified};
-use crate::host::supervisor::{self, Service, ServiceName, Supervised};
+use crate::host::supervisor::{self, BeforeStart, Service, ServiceName, Supervised};
 use crate::host::{atomic_file, clock, lock, runtime};
 
 /// How long containerd may take until it answers.
@@ -72,9 +72,6 @@ pub enum Error {
     /// Programs and images.
     #[error("the payload cannot be used")]
     Payload(#[source] payload::Error),
-    /// Since when containers are confined cannot be recorded.
-    #[error("cannot prepare containerd")]
-    Runtime(#[source] runtime::Error),
     /// A service cannot be started at all.
     #[error("cannot run this node")]
     Service(#[source] supervisor::Error),
@@ -101,7 +98,6 @@ impl Error {
             | Self::Folder(_)
             | Self::Node(_)
             | Self::Payload(_)
-            | Self::Runtime(_)
             | Self::Service(_)
             | Self::Containerd { .. }
             | Self::Socket(_) => false,
@@ -214,8 +210,11 @@ impl Services {
         atomic_file::create_folder(&layout.logs(), atomic_file::Access::Secret).map_err(Error::Folder)?;
         let containerd =
             Program::new(self.payload.program(Tool::Containerd)).arguments(runtime::containerd_arguments(layout));
-        self.run(ServiceName::Containerd, containerd, Duration::from_secs(10))
-            .await?;
+        self.run(Service {
+            before_start: Some(record_confinement(layout.clone())),
+            ..self.service(ServiceName::Containerd, containerd, Duration::from_secs(10))
+        })
+        .await?;
         let began = clock::monotonic();
         while !runtime::active(layout) {
             if began.elapsed() > CONTAINERD_WITHIN {
@@ -233,18 +232,24 @@ impl Services {
         }
         let kubelet = Program::new(self.payload.program(Tool::Kubelet))
             .arguments(runtime::kubelet_arguments(layout, &self.node.state));
-        self.run(ServiceName::Kubelet, kubelet, Duration::from_secs(20)).await
+        self.run(self.service(ServiceName::Kubelet, kubelet, Duration::from_secs(20)))
+            .await
     }
 
-    async fn run(&self, name: ServiceName, program: Program, ends_within: Duration) -> Result<(), Error> {
-        let service = Service {
+    fn service(&self, name: ServiceName, program: Program, ends_within: Duration) -> Service {
+        Service {
             name,
             program: program
                 .variable("PATH", self.path())
                 .dies_with_us(&self.settings.executable),
             log: self.log(name),
             ends_within,
-        };
+            before_start: None,
+        }
+    }
+
+    async fn run(&self, service: Service) -> Result<(), Error> {
+        let name = service.name;
         let supervised = Supervised::start(service).map_err(Error::Service)?;
         self.running.lock().await.insert(name, supervised);
         Ok(())
@@ -272,7 +277,8 @@ impl Services {
             .arguments(["--deployer-kubeconfig".into(), layout.kubeconfig(Identity::Deployer)])
             .arguments(["--manifests-dir".into(), layout.manifests()])
             .arguments(["--state-dir".into(), layout.state()]);
-        self.run(ServiceName::Operator, operator, Duration::from_secs(30)).await
+        self.run(self.service(ServiceName::Operator, operator, Duration::from_secs(30)))
+            .await
     }
 
     async fn answer(&self, question: Question, stop: &CancellationToken) -> Answer {
@@ -307,6 +313,17 @@ impl Services {
             service.stop().await;
         }
     }
+}
+
+/// containerd reads whether to label containers at each of its starts: when a command restarts it and when it has crashed,
+/// as much as at the first.
+fn record_confinement(layout: Layout) -> BeforeStart {
+    BeforeStart::new(move || {
+        // No reason to keep containerd down: without a record nothing passes for confined.
+        if let Err(error) = runtime::record_confinement(&layout, clock::now()) {
+            tracing::warn!("since when containers are confined is not recorded: {}", chain(&error));
+        }
+    })
 }
 
 /// What is left to do while the node runs.

@@ -8,7 +8,9 @@ mod backoff;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -59,6 +61,26 @@ pub struct Service {
     pub log: PathBuf,
     /// How long it may take to end when it is asked to.
     pub ends_within: Duration,
+    /// What is done before each start.
+    pub before_start: Option<BeforeStart>,
+}
+
+/// What is done right before every start of a service, whatever the reason for it, and after the process before has ended.
+/// It has no say in the start: a service that is down is worse than what could go wrong here.
+#[derive(Clone)]
+pub struct BeforeStart(Arc<dyn Fn() + Send + Sync>);
+
+impl BeforeStart {
+    /// To be done each time. It should be short: the service is down meanwhile.
+    pub fn new(work: impl Fn() + Send + Sync + 'static) -> Self {
+        Self(Arc::new(work))
+    }
+}
+
+impl fmt::Debug for BeforeStart {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("BeforeStart")
+    }
 }
 
 /// How a service is.
@@ -164,6 +186,9 @@ impl Drop for Supervised {
 
 impl Service {
     fn spawn(&self) -> Result<Child, Error> {
+        if let Some(BeforeStart(work)) = &self.before_start {
+            work();
+        }
         let started = self.program.start(&Output::Log(self.log.clone()));
         started.map_err(|source| Error::Child(self.name, source))
     }

@@ -1,3 +1,6 @@
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::*;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -8,6 +11,7 @@ fn service(folder: &std::path::Path, program: Program) -> Service {
         program,
         log: folder.join("kubelet.log"),
         ends_within: Duration::from_secs(5),
+        before_start: None,
     }
 }
 
@@ -51,6 +55,33 @@ async fn an_ordered_restart_is_another_process() {
     assert_eq!(supervised.status().process, Some(second));
     supervised.stop().await;
     assert!(!is_alive(second));
+}
+
+/// The first start, one that was ordered and one after a death; each time nothing of the service runs.
+#[tokio::test]
+async fn what_is_done_before_each_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let last = Arc::new(AtomicU32::new(0));
+    let before_start = {
+        let (seen, last) = (Arc::clone(&seen), Arc::clone(&last));
+        BeforeStart::new(move || seen.lock().unwrap().push(is_alive(last.load(Ordering::SeqCst))))
+    };
+    let supervised = Supervised::start(Service {
+        before_start: Some(before_start),
+        ..service(folder.path(), sleeper())
+    })
+    .unwrap();
+    assert_eq!(*seen.lock().unwrap(), [false]);
+    last.store(supervised.status().process.unwrap(), Ordering::SeqCst);
+    let second = supervised.restart().await.unwrap();
+    assert_eq!(*seen.lock().unwrap(), [false, false]);
+    last.store(second, Ordering::SeqCst);
+    let pid = rustix::process::Pid::from_raw(second.cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+    until(&supervised, |status| status.restarts == 2).await;
+    assert_eq!(*seen.lock().unwrap(), [false, false, false]);
+    supervised.stop().await;
 }
 
 /// The second wait is a second long; an order does not wait for it.

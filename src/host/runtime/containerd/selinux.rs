@@ -106,7 +106,7 @@ fn recorded(layout: &Layout) -> Option<Timestamp> {
     std::str::from_utf8(&bytes).ok()?.trim().parse().ok()
 }
 
-/// To be called right before containerd is started, with the time: records it when containerd will confine containers and
+/// To be called right before each start of containerd, with the time: records it when containerd will confine containers and
 /// did not before. A record made when the configuration is written would be too early: containerd goes on as it was until
 /// it is started again, and sandboxes of that time would pass for confined.
 ///
