@@ -26,6 +26,8 @@ pub enum Module {
     Crictl,
     /// CoreDNS.
     Coredns,
+    /// The reference container registry.
+    Registry,
     /// Our own program that waits.
     Pause,
 }
@@ -63,6 +65,7 @@ impl Module {
             Self::Cni => files!("cni"),
             Self::Crictl => files!("crictl"),
             Self::Coredns => files!("coredns"),
+            Self::Registry => files!("registry"),
             Self::Pause => Files {
                 main_go: Some(include_str!("../../../tests/assets/pause/main.go")),
                 ..files!("pause")
@@ -101,6 +104,7 @@ impl Module {
             | Self::Cni
             | Self::Crictl
             | Self::Coredns
+            | Self::Registry
             | Self::Pause => false,
         }
     }
@@ -116,6 +120,7 @@ impl Module {
             | Self::Cni
             | Self::Crictl
             | Self::Coredns
+            | Self::Registry
             | Self::Pause => "",
         }
     }
@@ -130,6 +135,7 @@ impl Module {
             Self::Cni => self.required("github.com/containernetworking/plugins"),
             Self::Crictl => self.required("sigs.k8s.io/cri-tools"),
             Self::Coredns => self.required("github.com/coredns/coredns"),
+            Self::Registry => self.required("github.com/distribution/distribution/v3"),
             Self::Pause => PAUSE_VERSION,
         }
     }
@@ -160,6 +166,7 @@ impl Module {
             Self::Containerd => format!(" -X github.com/containerd/containerd/v2/version.Version=v{version}"),
             Self::Runc => " -extldflags -static".to_owned(),
             Self::Crictl => format!(" -X sigs.k8s.io/cri-tools/pkg/version.Version=v{version}"),
+            Self::Registry => format!(" -X github.com/distribution/distribution/v3/version.version=v{version}"),
         };
         format!("-s -w{more}")
     }

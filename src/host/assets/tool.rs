@@ -50,6 +50,8 @@ pub enum Tool {
     CniPortmap,
     /// The cluster's name server.
     Coredns,
+    /// A container registry, which the tests mirror from. It is in no payload.
+    Registry,
     /// Waits, and holds a pod's namespaces meanwhile.
     Pause,
 }
@@ -106,6 +108,7 @@ impl Tool {
             Self::CniLoopback => recipe!(Cni, "github.com/containernetworking/plugins/plugins/main", "loopback"),
             Self::CniPortmap => recipe!(Cni, "github.com/containernetworking/plugins/plugins/meta", "portmap"),
             Self::Coredns => recipe!(Coredns, "github.com/coredns", "coredns"),
+            Self::Registry => recipe!(Registry, "github.com/distribution/distribution/v3/cmd", "registry"),
             Self::Pause => recipe!(Pause, "stratum.ciq.com/assets", "pause"),
         };
         Recipe { name, module, package }

@@ -154,7 +154,8 @@ async fn check_version(tool: Tool, path: &Path) -> Result<(), Error> {
         | Tool::CniBridge
         | Tool::CniHostLocal
         | Tool::CniLoopback
-        | Tool::CniPortmap => &["--version"],
+        | Tool::CniPortmap
+        | Tool::Registry => &["--version"],
     };
     let program = Program::new(path).arguments(question.iter().copied());
     let said = match tokio::time::timeout(ANSWER_LIMIT, program.run(Vec::new())).await {
