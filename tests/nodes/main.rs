@@ -11,6 +11,7 @@ mod kubeadm;
 mod kubelet_serving;
 mod leaving;
 mod many;
+mod registry;
 #[path = "../rig/mod.rs"]
 #[expect(unused_imports, reason = "the example uses more of it")]
 mod rig;

@@ -158,14 +158,15 @@ impl Rig {
         self.shared.slot.host_address()
     }
 
-    /// Makes an image of a program, for nodes whose containerd starts later.
+    /// Makes an image of a program, for nodes whose containerd starts later; its archive, which nodes see as well.
     ///
     /// # Errors
     /// When the program cannot be built, or the image not be written.
-    pub(crate) async fn add_image(&self, reference: &str, tool: Tool) -> Result<()> {
+    pub(crate) async fn add_image(&self, reference: &str, tool: Tool) -> Result<PathBuf> {
         let [program] = self.shared.source.provide([tool]).await?;
         let archive = self.shared.folder.join("images").join(format!("{tool}.tar"));
-        Ok(payload::write_image(reference, &[program], &archive)?)
+        payload::write_image(reference, &[program], &archive)?;
+        Ok(archive)
     }
 
     /// Puts a program into the `PATH` of all nodes.

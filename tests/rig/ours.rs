@@ -151,11 +151,6 @@ impl Node {
         Ok(())
     }
 
-    /// The executable under test.
-    fn executable(&self) -> &std::path::Path {
-        &self.shared.stratum
-    }
-
     /// Runs `stratum` on the node; with `payload`, it takes programs and images from the rig's.
     pub(crate) async fn stratum(&self, arguments: &[&str], payload: bool) -> Result<String> {
         succeed(&self.command(arguments, payload), "")
@@ -167,15 +162,14 @@ impl Node {
     pub(crate) fn command(&self, arguments: &[&str], payload: bool) -> Program {
         let folder = self.rig_folder("payload").display().to_string();
         let payload = payload.then(|| ["--payload".to_owned(), folder]);
-        self.program(self.executable())
+        self.program(&self.shared.stratum)
             .arguments(arguments.iter().copied())
             .arguments(payload.into_iter().flatten())
     }
 
     /// Starts `stratum up` on the node.
     pub(crate) async fn up(self) -> Result<Ours> {
-        let program = self.program(self.executable()).arguments(["up"]);
-        let up = program.start(&Output::Log(self.log("up")))?;
+        let up = self.command(&["up"], false).start(&Output::Log(self.log("up")))?;
         Ok(Ours { up, node: self })
     }
 }
