@@ -1,8 +1,11 @@
 //! Gives the images of a payload to containerd.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::thread;
 use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt, stream};
 
 use super::super::child::{Finished, Program};
 use super::{Error, PinnedImage, Progress, Verified};
@@ -16,13 +19,13 @@ pub struct Imported {
     pub present: usize,
 }
 
-/// Imports the images that containerd does not have yet under their name and with their digest, and marks all of them so
-/// that the kubelet never removes one to free space: nothing could bring it back.
+/// Imports the images that containerd does not have yet under their name and with their digest, as many at a time as there
+/// are processors, and marks all of them so that the kubelet never removes one to free space: nothing could bring it back.
 ///
 /// `ctr` is containerd's command line, `socket` where containerd listens.
 ///
 /// # Errors
-/// Names the image, with the last words of `ctr`. What was imported before stays.
+/// Names the image, with the last words of `ctr`. What was imported before stays, and imports under way are ended.
 pub async fn import_images(
     ctr: &Path,
     socket: &Path,
@@ -31,20 +34,27 @@ pub async fn import_images(
 ) -> Result<Imported, Error> {
     let ctr = Ctr { ctr, socket };
     let mut known = ctr.images().await?;
-    let mut outcome = Imported::default();
-    for (image, archive) in payload.images() {
-        if known
-            .get(&image.reference)
-            .is_some_and(|found| found.digest == image.digest)
-        {
-            outcome.present += 1;
-            continue;
+    let is_there = |image: &PinnedImage| {
+        let found = known.get(&image.reference);
+        found.is_some_and(|found| found.digest == image.digest)
+    };
+    let (present, missing): (Vec<_>, Vec<_>) = payload.images().partition(|(image, _)| is_there(image));
+    let import = |(image, archive): (&PinnedImage, PathBuf)| {
+        let (ctr, reference) = (&ctr, image.reference.clone());
+        async move {
+            progress.say(&format!("importing {reference}"));
+            let archive = archive.display().to_string();
+            ctr.run(&[&IMPORT[..], &[&archive]].concat()).await?;
+            Ok::<_, Error>(reference)
         }
-        progress.say(&format!("importing {}", image.reference));
-        let archive = archive.display().to_string();
-        ctr.run(&[&IMPORT[..], &[&archive]].concat()).await?;
-        outcome.imported.push(image.reference.clone());
-    }
+    };
+    // One import alone leaves a processor idle while it waits for the disk.
+    let at_a_time = thread::available_parallelism().map_or(1, usize::from);
+    let imports = stream::iter(missing.into_iter().map(import)).buffered(at_a_time);
+    let outcome = Imported {
+        imported: imports.try_collect().await?,
+        present: present.len(),
+    };
     if !outcome.imported.is_empty() {
         known = ctr.images().await?;
     }

@@ -7,11 +7,12 @@ use std::path::Path;
 
 use super::super::atomic_file::{self, Access};
 use super::lock::LOCK;
+use super::parallel::on_every_processor;
 use super::verify::wrong_files;
 use super::{Error, Progress, Verified};
 
-/// Copies what was verified to `to`, file by file and the lock last, so that one that was cut short is no payload. One that
-/// is there already, whole, is left alone.
+/// Copies what was verified to `to`, the lock last, so that one that was cut short is no payload. One that is there
+/// already, whole, is left alone.
 ///
 /// # Errors
 /// Names the file that cannot be read or written.
@@ -27,13 +28,15 @@ pub fn install(payload: &Verified, to: &Path) -> Result<(), Error> {
         return Ok(());
     }
     atomic_file::remove(&lock)?;
-    for name in payload.lock().files.keys() {
-        let (from, path) = (payload.folder().join(name), to.join(name));
-        if let Some(folder) = path.parent() {
-            atomic_file::create_folder(folder, Access::Public)?;
-        }
-        copy(&from, &path)?;
+    let names: Vec<&String> = payload.lock().files.keys().collect();
+    for folder in names
+        .iter()
+        .filter_map(|name| to.join(name).parent().map(Path::to_owned))
+    {
+        atomic_file::create_folder(&folder, Access::Public)?;
     }
+    let copied = on_every_processor(&names, |name| copy(&payload.folder().join(name), &to.join(name)));
+    copied.into_iter().collect::<Result<(), Error>>()?;
     Ok(atomic_file::write(&lock, &text, Access::Public)?)
 }
 

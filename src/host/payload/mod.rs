@@ -19,6 +19,7 @@ mod foreign;
 mod import;
 mod install;
 mod lock;
+mod parallel;
 mod progress;
 #[cfg(test)]
 mod tests;

@@ -148,6 +148,22 @@ async fn the_same_programs_are_the_same_payload() {
 }
 
 #[tokio::test]
+async fn a_payload_is_kept_whole_or_is_none() {
+    let kit = Kit::new();
+    kit.build("out", &Recipe::default()).await.unwrap();
+    let payload = kit.verify("out").unwrap();
+    install(&payload, &kit.path("kept")).unwrap();
+    assert_eq!(files(&kit.path("kept")), files(&kit.path("out")));
+    kit.verify("kept").unwrap();
+    // A stick that is pulled out.
+    std::fs::remove_file(kit.path("kept").join(LOCK)).unwrap();
+    std::fs::remove_file(kit.path("out/bin/runc")).unwrap();
+    let error = install(&payload, &kit.path("kept")).unwrap_err().to_string();
+    assert!(error.contains("bin/runc"), "{error}");
+    assert!(!kit.path("kept").join(LOCK).exists());
+}
+
+#[tokio::test]
 async fn an_image_is_what_others_read() {
     let kit = Kit::new();
     kit.write("lib/a.so", b"library", Access::Public);

@@ -4,12 +4,10 @@ use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use super::super::assets::Tool;
 use super::lock::{Entry, LOCK, PayloadLock, PinnedImage};
+use super::parallel::on_every_processor;
 use super::{Error, Needs, PROGRAMS, Problem, Progress, digest, program_file};
 
 /// A payload whose every file is what its lock says, and which has what the node needs.
@@ -111,25 +109,11 @@ pub(super) fn wrong_files(folder: &Path, lock: &PayloadLock, progress: Progress)
     let files: Vec<(&String, &Entry)> = lock.files.iter().collect();
     let total = files.iter().map(|(_, entry)| entry.size).sum();
     let bar = progress.bytes("verifying the payload", total);
-    let (next, problems) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let Some((file, entry)) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if let Some(problem) = wrong_file(folder, file, entry, &|read| bar.advance(read)) {
-                problems
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner)
-                    .push(problem);
-            }
-        }
-    };
-    let threads = thread::available_parallelism().map_or(1, usize::from);
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(work);
-        }
+    let checked = on_every_processor(&files, |(file, entry)| {
+        wrong_file(folder, file, entry, &|read| bar.advance(read))
     });
     bar.finish();
-    problems.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner)
+    checked.into_iter().flatten().collect()
 }
 
 fn wrong_file(folder: &Path, file: &str, entry: &Entry, read: &dyn Fn(u64)) -> Option<Problem> {
