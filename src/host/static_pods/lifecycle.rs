@@ -4,13 +4,18 @@
 //! manifest is another pod of the same name, which may start once the old one is done; when it comes earlier it is looked
 //! at again only after 10 to 15 s. And a manifest that comes back unchanged is the same pod, which waits for the kubelet's
 //! housekeeping. So the fast way is: take the manifest away, wait until the old pod is done, write one that differs. The
-//! last thing the kubelet does for a pod is the removal of its cgroup, and that can be seen without an API server.
+//! last thing the kubelet's worker does for a pod is the removal of its cgroup, and that can be seen without an API server.
+//! But every 2 s the housekeeping clears away what is left of pods, folder first and cgroup last, and may be faster than
+//! the worker, which looks after the volumes three times a second only: seen to cost 14 s in one restart of a few. So a pod
+//! whose folder went with its cgroup is given the time of two such looks, and a new pod that the kubelet does not take up
+//! is made another one, which the kubelet turns to at once.
 //!
 //! Every moment in between is safe to be killed in: a missing manifest is written again from the node's state by
 //! [`StaticPods::start`] and [`StaticPods::write_all`].
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -59,6 +64,10 @@ pub(super) struct Pacing {
     /// How long nothing must be seen of a pod of which nothing was seen at all: its manifest may have been written a moment
     /// ago, and the kubelet be about to start it.
     pub(super) unseen: Duration,
+    /// How long the kubelet's worker may still be busy with a pod that the housekeeping has cleared away.
+    pub(super) cleared: Duration,
+    /// How long the kubelet may take to take up a pod; see [`StaticPods::hasten`].
+    pub(super) taken_up: Duration,
 }
 
 impl Default for Pacing {
@@ -66,6 +75,8 @@ impl Default for Pacing {
         Self {
             interval: Duration::from_millis(50),
             unseen: Duration::from_secs(2),
+            cleared: Duration::from_millis(600),
+            taken_up: Duration::from_secs(1),
         }
     }
 }
@@ -120,30 +131,33 @@ impl StaticPods {
         let deadline = clock::monotonic() + timeout;
         let mut watched = self.look(component, &BTreeSet::new())?;
         let removed = atomic_file::remove(&self.path(component))?;
-        let mut seen = watched.is_there();
-        let mut gone_since: Option<Instant> = None;
+        let mut seen = watched.uids();
+        let mut done_at: Option<Instant> = None;
         loop {
             watched = self.look(component, &watched.pods)?;
             let now = clock::monotonic();
             if watched.is_there() {
-                seen = true;
-                gone_since = None;
-            } else {
-                let since = *gone_since.get_or_insert(now);
-                // The cgroup goes a moment before the kubelet's books are closed: one more look.
-                let needed = match (seen, removed) {
-                    (true, _) => self.pacing.interval,
-                    (false, true) => self.pacing.unseen,
-                    (false, false) => Duration::ZERO,
-                };
-                if now.duration_since(since) >= needed {
-                    return Ok(());
-                }
+                seen.extend(watched.uids());
+                done_at = None;
+            } else if now >= *done_at.get_or_insert_with(|| now + self.rest(&seen, removed)) {
+                return Ok(());
             }
             if now >= deadline {
                 return Err(watched.left(component, timeout));
             }
             clock::sleep(self.pacing.interval).await;
+        }
+    }
+
+    /// How long nothing more must be seen of a component of which these pods were seen.
+    fn rest(&self, seen: &BTreeSet<String>, removed: bool) -> Duration {
+        let is_cleared = |uid: &String| !self.pod_folders().join(uid).exists();
+        match (seen.is_empty(), removed) {
+            (false, _) if seen.iter().any(is_cleared) => self.pacing.cleared,
+            // The cgroup goes a moment before the kubelet's books are closed: one more look.
+            (false, _) => self.pacing.interval,
+            (true, true) => self.pacing.unseen,
+            (true, false) => Duration::ZERO,
         }
     }
 
@@ -165,14 +179,14 @@ impl StaticPods {
         Ok(written)
     }
 
-    /// Replaces the component's pod by one rendered from the persisted node state: stops it, and starts it with a new
-    /// restart annotation. It is started even when it did not stop in time.
+    /// Replaces the component's pod by one rendered from the persisted node state: stops it, starts it with a new restart
+    /// annotation, and sees the kubelet take it up. It is started even when it did not stop in time.
     ///
     /// # Errors
     /// As [`StaticPods::stop`] and [`StaticPods::start`]; nothing is stopped when it could not be started.
     pub async fn restart(&self, component: Component, timeout: Duration) -> Result<(), Error> {
-        let text = self.render_persisted(component, Some(stamp()))?;
-        self.replace(component, &text, timeout).await
+        let render = |stamp| self.render_persisted(component, Some(stamp));
+        self.replace(component, render, timeout).await
     }
 
     /// Replaces the component's pod by one of the manifest as it is on disk, nothing but the restart annotation changed: for
@@ -190,8 +204,8 @@ impl StaticPods {
             }
             Err(error) => return Err(error),
         };
-        let text = manifest::bump(&text, &stamp()).map_err(|reason| self.malformed(component, reason))?;
-        self.replace(component, &text, timeout).await
+        let bump = |stamp: String| manifest::bump(&text, &stamp).map_err(|reason| self.malformed(component, reason));
+        self.replace(component, bump, timeout).await
     }
 
     /// Waits until the component answers.
@@ -239,14 +253,40 @@ impl StaticPods {
         }
     }
 
-    /// The new manifest is on disk, hidden, before the old one goes, so that no interruption loses it.
-    async fn replace(&self, component: Component, text: &str, timeout: Duration) -> Result<(), Error> {
+    /// Stops the component, and starts what `make` makes of a value of the restart annotation. The new manifest is on disk,
+    /// hidden, before the old one goes, so that no interruption loses it.
+    async fn replace(&self, component: Component, make: impl Make, timeout: Duration) -> Result<(), Error> {
+        let text = make(stamp())?;
         atomic_file::create_folder(&self.folder(), Access::Secret)?;
         atomic_file::write(&self.pending(component), text.as_bytes(), Access::Secret)?;
         let stopped = self.stop(component, timeout).await;
+        let known = self.static_uids()?;
         self.put(component, text.as_bytes())?;
         atomic_file::remove(&self.pending(component))?;
-        stopped
+        stopped?;
+        self.hasten(component, make, &known).await
+    }
+
+    /// Waits until the kubelet has taken up a pod other than those `known`. The first thing it does is to make the pod's
+    /// folder. A pod that it found before it was done with the last one it looks at again only 10 to 15 s later, but not at
+    /// one that it has not heard of: such a one is put in its place, a few times. A kubelet that takes none up, since it
+    /// does not run, finds the last one.
+    async fn hasten(&self, component: Component, make: impl Make, known: &BTreeSet<String>) -> Result<(), Error> {
+        let mut patience = self.pacing.taken_up;
+        for attempt in 1..=ATTEMPTS {
+            let deadline = clock::monotonic() + patience;
+            while clock::monotonic() < deadline {
+                if self.static_uids()?.difference(known).next().is_some() {
+                    return Ok(());
+                }
+                clock::sleep(self.pacing.interval).await;
+            }
+            if attempt < ATTEMPTS {
+                self.put(component, make(stamp())?.as_bytes())?;
+                patience *= 2;
+            }
+        }
+        Ok(())
     }
 
     fn render_persisted(&self, component: Component, restarted_at: Option<String>) -> Result<String, Error> {
@@ -272,12 +312,27 @@ impl StaticPods {
     }
 
     fn uids(&self, component: Component) -> Result<BTreeSet<String>, Error> {
-        let folder = self.layout.kubelet_root().join("pods");
-        let names = names_in(&folder)?.into_iter().filter(|name| is_static_uid(name));
+        let folder = self.pod_folders();
         let has_container = |uid: &String| folder.join(uid).join("containers").join(component.name()).exists();
-        Ok(names.filter(has_container).collect())
+        Ok(self.static_uids()?.into_iter().filter(has_container).collect())
+    }
+
+    /// The static pods that have a folder.
+    fn static_uids(&self) -> Result<BTreeSet<String>, Error> {
+        let names = names_in(&self.pod_folders())?.into_iter();
+        Ok(names.filter(|name| is_static_uid(name)).collect())
+    }
+
+    /// Where the kubelet keeps a folder for each pod.
+    fn pod_folders(&self) -> PathBuf {
+        self.layout.kubelet_root().join("pods")
     }
 }
+
+/// Makes a manifest with a value of the restart annotation.
+trait Make: Fn(String) -> Result<String, Error> {}
+
+impl<F: Fn(String) -> Result<String, Error>> Make for F {}
 
 /// What is seen of a component.
 struct Watched {
@@ -291,6 +346,10 @@ impl Watched {
         !self.pids.is_empty() || !self.pods.is_empty()
     }
 
+    fn uids(&self) -> BTreeSet<String> {
+        self.pods.iter().map(|pod| pod.uid.clone()).collect()
+    }
+
     fn left(self, component: Component, limit: Duration) -> Error {
         let Self { pids, pods: _ } = self;
         if pids.is_empty() {
@@ -300,6 +359,10 @@ impl Watched {
         }
     }
 }
+
+/// How many manifests are tried. The kubelet was seen to close its books within a second; 1 + 2 + 4 s are as many as it
+/// would take by itself at least.
+const ATTEMPTS: u32 = 3;
 
 /// On loopback a connection is made or refused at once.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);

@@ -38,6 +38,8 @@ impl Machine {
         let mut pods = pods_under(self.root.path()).with_kernel(self.proc(), self.cgroups());
         pods.pacing.interval = std::time::Duration::from_millis(5);
         pods.pacing.unseen = std::time::Duration::from_millis(60);
+        pods.pacing.cleared = std::time::Duration::from_millis(20);
+        pods.pacing.taken_up = std::time::Duration::from_millis(20);
         pods
     }
 

@@ -89,6 +89,73 @@ async fn a_stop_that_takes_too_long_says_who_is_left() {
     assert!(!pods.path(Component::Etcd).exists(), "it is still being stopped");
 }
 
+/// Its worker may not have heard of it: a start would be held up.
+#[tokio::test]
+async fn a_pod_that_the_housekeeping_cleared_away_is_waited_for_longer() {
+    for cleared in [false, true] {
+        let (machine, mut pods) = Machine::with_state(&one_controller());
+        pods.pacing.cleared = LONG;
+        machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
+        let folder = pods.layout.kubelet_root().join("pods").join(STATIC);
+        std::fs::create_dir_all(&folder).unwrap();
+        let goes = async {
+            while pods.path(Component::Etcd).exists() {
+                tokio::task::yield_now().await;
+            }
+            machine.end(100);
+            if cleared {
+                std::fs::remove_dir(&folder).unwrap();
+            }
+            std::fs::remove_dir_all(machine.pod_cgroup(Cgroups::V2, STATIC)).unwrap();
+        };
+        let stop = tokio::time::timeout(SHORT * 4, pods.stop(Component::Etcd, LONG * 2));
+        let (stopped, ()) = tokio::join!(stop, goes);
+        assert_eq!(stopped.is_err(), cleared, "{stopped:?}");
+    }
+}
+
+/// Restarts etcd beside a kubelet that takes up the manifest with this number; how many there were when it returned.
+async fn restart_taken_up(pods: &StaticPods, number: usize) -> usize {
+    let before = pods.read(Component::Etcd).unwrap();
+    let (restarted, mut seen) = tokio::join!(pods.restart(Component::Etcd, LONG), take_up(pods, before, number));
+    restarted.unwrap();
+    seen.extend(pods.read(Component::Etcd).ok().filter(|text| !seen.contains(text)));
+    // Without the one before.
+    seen.len() - 1
+}
+
+async fn take_up(pods: &StaticPods, before: Vec<u8>, number: usize) -> Vec<Vec<u8>> {
+    let folder = pods.layout.kubelet_root().join("pods");
+    let mut seen = vec![before];
+    while seen.len() <= number {
+        let _ = tokio::time::timeout(Duration::from_millis(1), std::future::pending::<()>()).await;
+        seen.extend(pods.read(Component::Etcd).ok().filter(|text| !seen.contains(text)));
+    }
+    std::fs::create_dir_all(folder.join(OTHER_STATIC)).unwrap();
+    seen
+}
+
+#[tokio::test]
+async fn a_restarted_pod_is_left_alone_once_the_kubelet_takes_it_up() {
+    let (_machine, mut pods) = Machine::with_state(&one_controller());
+    pods.pacing.taken_up = LONG;
+    assert_eq!(restart_taken_up(&pods, 1).await, 1);
+}
+
+/// It came before the kubelet had closed its books: another is looked at at once, and differs in nothing else.
+#[tokio::test]
+async fn a_pod_that_is_not_taken_up_is_made_another() {
+    let (_machine, mut pods) = Machine::with_state(&one_controller());
+    // As long as nobody is slower than that to look: the third would be one too many.
+    pods.pacing.taken_up = Duration::from_secs(1);
+    assert_eq!(restart_taken_up(&pods, 2).await, 2);
+    assert!(pods.write_all(&one_controller()).unwrap().is_unchanged());
+    // Nobody takes it up: the last one stays.
+    pods.pacing.taken_up = Duration::from_millis(5);
+    pods.restart_as_is(Component::Etcd, LONG).await.unwrap();
+    assert!(pods.path(Component::Etcd).exists());
+}
+
 /// Its manifest was written a moment ago and the kubelet is about to start it.
 #[tokio::test]
 async fn a_pod_that_was_not_seen_yet_is_waited_for() {
