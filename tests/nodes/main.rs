@@ -13,7 +13,7 @@ mod leaving;
 mod many;
 mod registry;
 #[path = "../rig/mod.rs"]
-#[expect(unused_imports, reason = "the example uses more of it")]
+#[expect(dead_code, unused_imports, reason = "the example and the benchmark use more of it")]
 mod rig;
 mod rig_itself;
 #[path = "../cluster/support/mod.rs"]

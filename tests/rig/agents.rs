@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 use stratum::host::child::{Child, Output, log_tail};
 use stratum::host::clock;
 
@@ -43,6 +44,13 @@ pub(crate) struct Credential {
 impl Node {
     /// Starts containerd, waits until it answers, and imports the images that the rig has.
     pub(crate) async fn start_containerd(&self) -> Result<Child> {
+        let containerd = self.start_empty_containerd().await?;
+        self.import_images("images").await?;
+        Ok(containerd)
+    }
+
+    /// Starts containerd, and waits until it answers.
+    pub(crate) async fn start_empty_containerd(&self) -> Result<Child> {
         self.write("/run/containerd.toml", &self.containerd_configuration())?;
         self.write("/etc/cni/net.d/10-rig.conflist", &self.network_configuration())?;
         let log = self.log("containerd");
@@ -51,28 +59,25 @@ impl Node {
             .arguments(["--config", "/run/containerd.toml"]);
         let containerd = program.start(&Output::Log(log.clone()))?;
         self.containerd_answers(&containerd).await?;
-        for image in std::fs::read_dir(self.rig_folder("images"))? {
-            let image = image?.path().display().to_string();
-            self.run(
-                "ctr",
-                &[
-                    "--address",
-                    SOCKET,
-                    "--namespace",
-                    "k8s.io",
-                    "images",
-                    "import",
-                    "--local",
-                    &image,
-                ],
-            )
-            .await?;
-        }
         Ok(containerd)
     }
 
+    /// Imports the image archives in a folder of the rig, one by one.
+    pub(crate) async fn import_images(&self, folder: &str) -> Result<()> {
+        let mut archives: Vec<PathBuf> = Vec::new();
+        for archive in std::fs::read_dir(self.rig_folder(folder))? {
+            archives.push(archive?.path());
+        }
+        archives.sort();
+        for archive in archives {
+            let archive = archive.display().to_string();
+            let import = ["--namespace", "k8s.io", "images", "import", "--local", &archive];
+            self.run("ctr", &[&["--address", SOCKET], &import[..]].concat()).await?;
+        }
+        Ok(())
+    }
+
     async fn containerd_answers(&self, containerd: &Child) -> Result<()> {
-        let log = self.log("containerd");
         let mut attempt = 0;
         loop {
             let question = self.program("ctr").arguments(["--address", SOCKET, "version"]);
@@ -81,14 +86,9 @@ impl Node {
             };
             attempt += 1;
             if attempt > 100 || containerd.exit().is_some() {
-                let last = log_tail(&log, 5).replace('\n', " | ");
-                return Err(error).with_context(|| {
-                    format!(
-                        "containerd of node {} does not answer; the log is {}: {last}",
-                        self.name(),
-                        log.display()
-                    )
-                });
+                let last = self.last_words("containerd");
+                return Err(error)
+                    .with_context(|| format!("containerd of node {} does not answer; {last}", self.name()));
             }
             clock::sleep(Duration::from_millis(100)).await;
         }
@@ -111,13 +111,18 @@ impl Node {
     /// For a message: that a program of the node has ended, and its last words.
     pub(crate) fn alive(&self, name: &str, child: &Child) -> Result<()> {
         let Some(exit) = child.exit() else { return Ok(()) };
+        bail!(
+            "{name} of node {} ended ({exit}); {}",
+            self.name(),
+            self.last_words(name)
+        )
+    }
+
+    /// For a message: where a program of the node writes, and the last lines.
+    pub(crate) fn last_words(&self, name: &str) -> String {
         let log = self.log(name);
         let last = log_tail(&log, 5).replace('\n', " | ");
-        bail!(
-            "{name} of node {} ended ({exit}); the log is {}: {last}",
-            self.name(),
-            log.display()
-        )
+        format!("the log is {}: {last}", log.display())
     }
 
     fn containerd_configuration(&self) -> String {
@@ -170,13 +175,10 @@ BinaryName = "{}"
     }
 
     fn kubelet_configuration(&self, kubelet: &Kubelet) -> String {
-        // JSON is YAML.
-        let configuration = serde_json::json!({
+        let mut configuration = serde_json::json!({
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
             "kind": "KubeletConfiguration",
-            "failCgroupV1": false,
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": self.cgroup(),
             "staticPodPath": STATIC_PODS,
             "containerRuntimeEndpoint": format!("unix://{SOCKET}"),
             "authentication": {
@@ -187,14 +189,26 @@ BinaryName = "{}"
             "authorization": {"mode": "Webhook"},
             "serverTLSBootstrap": kubelet.asks_for_serving_certificate,
             "rotateCertificates": kubelet.bootstrap_kubeconfig.is_some(),
-            "failSwapOn": false,
             "clusterDNS": ["10.96.0.10"],
             "clusterDomain": "cluster.local",
+        });
+        if let (Value::Object(all), Value::Object(settings)) = (&mut configuration, self.kubelet_settings()) {
+            all.extend(settings);
+        }
+        // JSON is YAML.
+        format!("{configuration}\n")
+    }
+
+    /// What a kubelet in namespaces has to be told, whoever configures it.
+    pub(super) fn kubelet_settings(&self) -> Value {
+        serde_json::json!({
+            "failCgroupV1": false,
+            "cgroupRoot": self.cgroup(),
+            "failSwapOn": false,
             // The disk is the whole machine's, and how full it is no business of a test.
             "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
             "imageGCHighThresholdPercent": 100,
-        });
-        format!("{configuration}\n")
+        })
     }
 }
 

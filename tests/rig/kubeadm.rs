@@ -1,16 +1,18 @@
 //! A cluster made by the real `kubeadm`: the judge nobody here wrote. One controller, whose etcd, API server, controllers
 //! and scheduler are static pods, and workers that join by token.
 //!
-//! Phases, not `kubeadm init`: that one wants a service manager to start the kubelet.
+//! `kubeadm init` asks the service manager to start the kubelet. A node has none, and kubeadm goes on without: the kubelet
+//! is started here, at the very moment at which kubeadm has asked for it.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use stratum::host::assets::{ETCD_VERSION, KUBERNETES_VERSION, Tool};
+use stratum::host::assets::{KUBERNETES_VERSION, Tool};
 use stratum::host::atomic_file::{self, Access};
-use stratum::host::child::Child;
+use stratum::host::child::{Child, Output};
 use stratum::host::clock;
+use stratum::host::images::Image;
 
 use super::{Kubelet, Node, Rig};
 
@@ -19,16 +21,20 @@ const READY: Duration = Duration::from_secs(180);
 const CONFIGURATION: &str = "/etc/kubernetes/kubeadm.yaml";
 const AUTHORITY: &str = "/etc/kubernetes/pki/ca.crt";
 const ADMIN: &str = "/etc/kubernetes/admin.conf";
-const SUPER_ADMIN: &str = "/etc/kubernetes/super-admin.conf";
 const KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
 const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap-kubelet.conf";
+/// What kubeadm writes for the kubelet: a file, and flags.
+const KUBELET_FILE: &str = "/var/lib/kubelet/config.yaml";
+const KUBELET_FLAGS: &str = "/var/lib/kubelet/kubeadm-flags.env";
+/// What kubeadm says when the kubelet has to be started.
+const STARTS_KUBELET: &str = "[kubelet-start] Starting the kubelet";
 
 /// What runs on the controller as static pods.
-const COMPONENTS: [Tool; 4] = [
-    Tool::Etcd,
-    Tool::KubeApiserver,
-    Tool::KubeControllerManager,
-    Tool::KubeScheduler,
+const COMPONENTS: [(Image, Tool); 4] = [
+    (Image::Etcd, Tool::Etcd),
+    (Image::KubeApiserver, Tool::KubeApiserver),
+    (Image::KubeControllerManager, Tool::KubeControllerManager),
+    (Image::KubeScheduler, Tool::KubeScheduler),
 ];
 
 /// A cluster of kubeadm's. Dropping it switches its nodes off.
@@ -52,11 +58,12 @@ impl Rig {
     /// # Errors
     /// Names the command that failed, or what did not come up.
     pub(crate) async fn kubeadm(&mut self, workers: u8) -> Result<Kubeadm> {
-        for tool in COMPONENTS {
-            self.add_image(&reference(tool), tool).await?;
+        for (image, tool) in COMPONENTS {
+            self.add_image(image.reference(), tool).await?;
         }
         self.add_program(Tool::Kubeadm).await?;
-        let controller = self.kubeadm_controller().await?;
+        let node = self.node("controller-1").await?;
+        let controller = node.kubeadm_controller("images").await?;
         let node = &controller.node;
         let kubeconfig = self.shared.folder.join("admin.conf");
         let admin = std::fs::read(node.path(ADMIN)).context("kubeadm wrote no admin.conf")?;
@@ -80,68 +87,111 @@ impl Rig {
         cluster.wait_for_nodes().await?;
         Ok(cluster)
     }
+}
 
-    async fn kubeadm_controller(&mut self) -> Result<Member> {
-        let node = self.node("controller-1").await?;
-        node.write(CONFIGURATION, &configuration(&node))?;
-        let phases = [
-            ["certs", "all"].as_slice(),
-            &["kubeconfig", "all"],
-            &["etcd", "local"],
-            &["control-plane", "all"],
-        ];
-        for phase in phases {
-            node.kubeadm_phase(phase, &["--config", CONFIGURATION]).await?;
-        }
-        let member = start(node, None).await?;
-        member.wait_for_api_server().await?;
-        let node = &member.node;
-        // What the first steps of `kubeadm init` do with the API server.
-        let role = [
-            "--kubeconfig",
-            SUPER_ADMIN,
-            "create",
-            "clusterrolebinding",
-            "kubeadm:cluster-admins",
-            "--clusterrole=cluster-admin",
-            "--group=kubeadm:cluster-admins",
-        ];
-        node.run("kubectl", &role).await?;
-        for phase in [
-            ["upload-config", "all"].as_slice(),
-            &["mark-control-plane"],
-            &["bootstrap-token"],
-        ] {
-            node.kubeadm_phase(phase, &["--config", CONFIGURATION]).await?;
-        }
-        Ok(member)
-    }
+/// A `kubeadm init` under way.
+pub(crate) struct Init {
+    pub(crate) kubeadm: Child,
+    pub(crate) kubelet: Child,
 }
 
 impl Node {
-    async fn kubeadm_phase(&self, phase: &[&str], flags: &[&str]) -> Result<String> {
-        self.run("kubeadm", &[&["init", "phase"], phase, flags].concat()).await
+    /// Makes a machine a controller, with the images in a folder of the rig.
+    ///
+    /// # Errors
+    /// Names the command that failed, with its last words.
+    pub(crate) async fn kubeadm_controller(self, images: &str) -> Result<Member> {
+        let containerd = self.start_empty_containerd().await?;
+        self.import_images(images).await?;
+        // kubeadm's own default.
+        let Init { kubelet, mut kubeadm } = self.kubeadm_init("RSA-2048").await?;
+        let exit = tokio::time::timeout(READY, kubeadm.wait()).await;
+        let exit = exit.with_context(|| format!("`kubeadm init` took longer than {READY:?}"))??;
+        if !exit.is_success() {
+            bail!("`kubeadm init` ended ({exit}); {}", self.last_words("kubeadm"));
+        }
+        let member = Member {
+            kubelet,
+            containerd,
+            node: self,
+        };
+        member.alive()?;
+        Ok(member)
+    }
+
+    /// Starts `kubeadm init` beside containerd and the images, which are there, and the kubelet when kubeadm has it started.
+    /// The keys are of the kind that kubeadm calls `algorithm`.
+    ///
+    /// # Errors
+    /// With the last words of kubeadm, when it does not get as far as that.
+    pub(crate) async fn kubeadm_init(&self, algorithm: &str) -> Result<Init> {
+        self.write(CONFIGURATION, &self.kubeadm_configuration(algorithm))?;
+        let log = self.log("kubeadm");
+        let program = self
+            .program("kubeadm")
+            .arguments(["init", "--config", CONFIGURATION])
+            // A node in namespaces lacks this and that of a machine.
+            .arguments(["--ignore-preflight-errors=all", "--skip-phases=addon,show-join-command"]);
+        let kubeadm = program.start(&Output::Log(log.clone()))?;
+        let started = clock::monotonic();
+        while !std::fs::read_to_string(&log)?.contains(STARTS_KUBELET) {
+            if kubeadm.exit().is_some() || clock::monotonic().duration_since(started) > READY {
+                bail!(
+                    "`kubeadm init` did not start the kubelet; {}",
+                    self.last_words("kubeadm")
+                );
+            }
+            clock::sleep(Duration::from_millis(10)).await;
+        }
+        let flags = std::fs::read_to_string(self.path(KUBELET_FLAGS)).context("kubeadm wrote no flags")?;
+        // As in the unit that the kubelet's package has.
+        let flags = flags
+            .trim()
+            .trim_start_matches("KUBELET_KUBEADM_ARGS=")
+            .trim_matches('"');
+        let program = self
+            .program("kubelet")
+            .arguments([format!("--bootstrap-kubeconfig={BOOTSTRAP}")])
+            .arguments([format!("--kubeconfig={KUBECONFIG}"), format!("--config={KUBELET_FILE}")])
+            .arguments(flags.split_whitespace());
+        let kubelet = program.start(&Output::Log(self.log("kubelet")))?;
+        Ok(Init { kubeadm, kubelet })
+    }
+
+    fn kubeadm_configuration(&self, algorithm: &str) -> String {
+        let (name, address) = (self.name(), self.address());
+        let init = serde_json::json!({
+            "apiVersion": "kubeadm.k8s.io/v1beta4",
+            "kind": "InitConfiguration",
+            "localAPIEndpoint": {"advertiseAddress": address, "bindPort": 6443},
+            "nodeRegistration": {
+                "name": name,
+                "criSocket": "unix:///run/containerd/containerd.sock",
+                "imagePullPolicy": "Never",
+                "kubeletExtraArgs": [{"name": "node-ip", "value": address}],
+            },
+        });
+        let (repository, tag) = Image::Etcd.reference().rsplit_once(':').unwrap_or_default();
+        let repository = repository.trim_end_matches("/etcd");
+        let cluster = serde_json::json!({
+            "apiVersion": "kubeadm.k8s.io/v1beta4",
+            "kind": "ClusterConfiguration",
+            "kubernetesVersion": format!("v{KUBERNETES_VERSION}"),
+            "controlPlaneEndpoint": format!("{address}:6443"),
+            "encryptionAlgorithm": algorithm,
+            "etcd": {"local": {"imageRepository": repository, "imageTag": tag}},
+        });
+        let mut kubelet = self.kubelet_settings();
+        if let Some(fields) = kubelet.as_object_mut() {
+            fields.insert("apiVersion".into(), "kubelet.config.k8s.io/v1beta1".into());
+            fields.insert("kind".into(), "KubeletConfiguration".into());
+            fields.insert("cgroupDriver".into(), "cgroupfs".into());
+        }
+        format!("{init}\n---\n{cluster}\n---\n{kubelet}\n")
     }
 }
 
 impl Member {
-    async fn wait_for_api_server(&self) -> Result<()> {
-        let ask = ["--kubeconfig", ADMIN, "get", "--raw", "/readyz"];
-        let started = clock::monotonic();
-        loop {
-            self.alive()?;
-            let Err(error) = self.node.run("kubectl", &ask).await else {
-                return Ok(());
-            };
-            if clock::monotonic().duration_since(started) > READY {
-                let log = self.node.log("kubelet");
-                return Err(error)
-                    .with_context(|| format!("no API server after {READY:?}; the log is {}", log.display()));
-            }
-            clock::sleep(Duration::from_millis(250)).await;
-        }
-    }
-
     fn alive(&self) -> Result<()> {
         self.node.alive("containerd", &self.containerd)?;
         self.node.alive("kubelet", &self.kubelet)
@@ -185,32 +235,6 @@ async fn start(node: Node, bootstrap_kubeconfig: Option<&str>) -> Result<Member>
         containerd,
         node,
     })
-}
-
-/// The name under which kubeadm's manifests ask for a component.
-fn reference(tool: Tool) -> String {
-    match tool {
-        Tool::Etcd => format!("registry.k8s.io/etcd:{ETCD_VERSION}"),
-        other => format!("registry.k8s.io/{other}:v{KUBERNETES_VERSION}"),
-    }
-}
-
-fn configuration(node: &Node) -> String {
-    let (name, address) = (node.name(), node.address());
-    let init = serde_json::json!({
-        "apiVersion": "kubeadm.k8s.io/v1beta4",
-        "kind": "InitConfiguration",
-        "localAPIEndpoint": {"advertiseAddress": address, "bindPort": 6443},
-        "nodeRegistration": {"name": name, "criSocket": "unix:///run/containerd/containerd.sock"},
-    });
-    let cluster = serde_json::json!({
-        "apiVersion": "kubeadm.k8s.io/v1beta4",
-        "kind": "ClusterConfiguration",
-        "kubernetesVersion": format!("v{KUBERNETES_VERSION}"),
-        "controlPlaneEndpoint": format!("{address}:6443"),
-        "etcd": {"local": {"imageRepository": "registry.k8s.io", "imageTag": ETCD_VERSION}},
-    });
-    format!("{init}\n---\n{cluster}\n")
 }
 
 /// A kubeconfig with a token.

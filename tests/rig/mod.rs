@@ -27,9 +27,9 @@ use stratum::host::child::Program;
 use stratum::host::payload;
 
 pub(crate) use agents::{Credential, Kubelet, STATIC_PODS};
-pub(crate) use kubeadm::Kubeadm;
+pub(crate) use kubeadm::{Kubeadm, Member};
 pub(crate) use node::{Node, Off};
-pub(crate) use ours::{OurCluster, Ours, TALKER};
+pub(crate) use ours::{OurCluster, Ours, PAYLOAD_IMAGES, TALKER};
 
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -145,6 +145,15 @@ impl Rig {
     /// As [`Rig::node`].
     pub(crate) async fn boot_again(&mut self, off: &Off) -> Result<Node> {
         self.boot(&off.name, off.index).await
+    }
+
+    /// Removes the files of a node that was switched off for good.
+    ///
+    /// # Errors
+    /// Names the folder.
+    pub(crate) fn discard(&self, off: Off) -> Result<()> {
+        let folder = self.shared.folder.join("nodes").join(off.name);
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))
     }
 
     async fn boot(&mut self, name: &str, index: u8) -> Result<Node> {

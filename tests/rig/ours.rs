@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use stratum::host::assets::Tool;
-use stratum::host::child::{Child, Output, Program, log_tail};
+use stratum::host::child::{Child, Output, Program};
 use stratum::host::clock;
 
 use super::{Node, Rig, succeed};
@@ -15,6 +15,9 @@ use super::{Node, Rig, succeed};
 const READY: Duration = Duration::from_secs(240);
 /// An image that serves files and fetches them, both by kubectl.
 pub(crate) const TALKER: &str = "example.org/talker:1";
+/// The payload, and in it the archives of all images, below the rig's folder.
+const PAYLOAD: &str = "payload";
+pub(crate) const PAYLOAD_IMAGES: &str = "payload/images";
 const ADMIN: &str = "/var/lib/stratum/kubeconfig/admin.conf";
 
 /// A node of ours and its `stratum up`.
@@ -37,15 +40,10 @@ impl Rig {
     pub(crate) async fn stratum(&mut self, controllers: u8, workers: u8) -> Result<OurCluster> {
         self.payload().await?;
         self.add_program(Tool::Etcdctl).await?;
-        let first = self.prepared("controller-1").await?;
-        first
-            .stratum(&["server", "--node-ip", &first.address().to_string()], true)
-            .await?;
         let mut cluster = OurCluster {
-            controllers: vec![first.up().await?],
+            controllers: vec![self.prepared("controller-1").await?.found().await?],
             workers: Vec::new(),
         };
-        cluster.first().wait_until_others_can_join().await?;
         for number in 2..=controllers {
             let joined = self
                 .join(&cluster, &format!("controller-{number}"), &["--control-plane"])
@@ -83,18 +81,28 @@ impl Rig {
     /// A machine as somebody would prepare it for Kubernetes.
     pub(crate) async fn prepared(&mut self, name: &str) -> Result<Node> {
         let node = self.node(name).await?;
-        node.write("/etc/stratum/config.yaml", &format!("{}\n", node.settings()))?;
+        node.configure(&node.settings())?;
         node.install_network_plugins()?;
+        Ok(node)
+    }
+
+    /// The same for a cluster of one controller, whose etcd has nobody to wait for and keeps the defaults.
+    pub(crate) async fn prepared_alone(&mut self, name: &str) -> Result<Node> {
+        let node = self.prepared(name).await?;
+        node.configure(&json!({"kubelet": node.kubelet_settings()}))?;
         Ok(node)
     }
 }
 
 impl Rig {
     /// Programs and images for all nodes, as `stratum payload build` makes them, and one image more, for pods of tests.
+    ///
+    /// # Errors
+    /// With the last words of the command.
     pub(crate) async fn payload(&self) -> Result<()> {
         self.add_image(TALKER, Tool::Kubectl).await?;
         let talker = format!("{TALKER}={}", self.shared.folder.join("images/kubectl.tar").display());
-        let folder = self.shared.folder.join("payload").display().to_string();
+        let folder = self.shared.folder.join(PAYLOAD).display().to_string();
         let program = self.shared.command(&self.shared.stratum);
         let program = program.arguments(["payload", "build", "--quiet", "--payload", &folder, "--image", &talker]);
         let nft = with_libraries("nft").await?;
@@ -122,14 +130,7 @@ impl Node {
     /// What cannot be as on a machine of its own.
     fn settings(&self) -> Value {
         json!({
-            "kubelet": {
-                "failCgroupV1": false,
-                "cgroupRoot": self.cgroup(),
-                "failSwapOn": false,
-                // The disk is the whole machine's, and how full it is no business of a test.
-                "evictionHard": {"memory.available": "50Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
-                "imageGCHighThresholdPercent": 100,
-            },
+            "kubelet": self.kubelet_settings(),
             "components": {
                 // Three members on two processors.
                 "etcd": [
@@ -138,6 +139,10 @@ impl Node {
                 ],
             },
         })
+    }
+
+    fn configure(&self, settings: &Value) -> Result<()> {
+        self.write("/etc/stratum/config.yaml", &format!("{settings}\n"))
     }
 
     /// The network of its pods, which no cluster of ours brings.
@@ -160,11 +165,23 @@ impl Node {
 
     /// The same as a program that has not started; what it says and how it ends is the caller's to judge.
     pub(crate) fn command(&self, arguments: &[&str], payload: bool) -> Program {
-        let folder = self.rig_folder("payload").display().to_string();
+        let folder = self.rig_folder(PAYLOAD).display().to_string();
         let payload = payload.then(|| ["--payload".to_owned(), folder]);
         self.program(&self.shared.stratum)
             .arguments(arguments.iter().copied())
             .arguments(payload.into_iter().flatten())
+    }
+
+    /// Makes the machine the first controller of a cluster. The payload is there.
+    ///
+    /// # Errors
+    /// Names the command that failed, or what did not come up.
+    pub(crate) async fn found(self) -> Result<Ours> {
+        let address = self.address().to_string();
+        self.stratum(&["server", "--node-ip", &address], true).await?;
+        let founder = self.up().await?;
+        founder.wait_until_others_can_join().await?;
+        Ok(founder)
     }
 
     /// Starts `stratum up` on the node.
@@ -212,12 +229,10 @@ impl Ours {
     /// For a message: that `stratum up` has ended, and its last words.
     pub(crate) fn is_up(&self) -> Result<()> {
         let Some(exit) = self.up.exit() else { return Ok(()) };
-        let log = self.node.log("up");
-        let last = log_tail(&log, 5).replace('\n', " | ");
         bail!(
-            "`stratum up` of node {} ended ({exit}); the log is {}: {last}",
+            "`stratum up` of node {} ended ({exit}); {}",
             self.node.name(),
-            log.display()
+            self.node.last_words("up")
         )
     }
 }
