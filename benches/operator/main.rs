@@ -18,7 +18,6 @@ mod handover;
 mod harness;
 mod idle;
 mod inventory;
-mod measure;
 mod movers;
 mod no_change;
 mod outage;
@@ -26,17 +25,16 @@ mod prune;
 mod resync;
 mod size;
 mod subject;
-mod table;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
-use tokio::signal::unix::{SignalKind, signal};
 
 use bed::Bed;
-use table::Table;
+use harness::table::Table;
+use harness::{measure, table};
 
 /// Benchmarks of `stratum operator`; prints a table with PASS or MISS.
 #[derive(Clone, Debug, Parser)]
@@ -119,14 +117,7 @@ fn main() -> ExitCode {
 }
 
 async fn run(arguments: &Arguments) -> Result<Table> {
-    let mut signals = [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?];
-    let [interrupt, terminate] = &mut signals;
-    let interrupted = async {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-        }
-    };
+    let interrupted = harness::signals::interrupted()?;
     tokio::pin!(interrupted);
     let bed = tokio::select! {
         bed = Bed::start(arguments.clone()) => bed?,

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::harness::audit::Requests;
-use crate::table::{Entry, Figure, progress, seconds};
+use super::audit::Requests;
+use super::table::{Entry, Figure, progress, seconds};
 
 /// How far the floors before and after a round may be apart.
 const QUIET: f64 = 1.25;

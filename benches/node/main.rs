@@ -1,0 +1,161 @@
+//! A node of stratum beside one of the real kubeadm, on real kubelets (`tests/rig`), as root: how long until there is an
+//! API server, and how long a static pod is away when it is restarted.
+//!
+//! Both sides have the same programs and images and one machine, and take turns. There is no floor: each figure is a ratio
+//! to what the peer took in the same round. A row whose rounds disagree about its target is NOISY.
+//!
+//! Exit status: 0 all targets met; 1 a target missed or not measured, or the run could not start or was interrupted (the
+//! table then says what was measured until then); 2 wrong usage; 3 too noisy to tell.
+
+#[path = "../harness/mod.rs"]
+#[expect(dead_code, reason = "the operator's benchmarks use more of it")]
+mod harness;
+mod inside;
+mod probe;
+mod ready;
+mod restart;
+#[path = "../../tests/rig/mod.rs"]
+#[expect(dead_code, unused_imports, reason = "the tests use more of it")]
+mod rig;
+mod rounds;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand, ValueEnum};
+
+use ::stratum::host::assets::Tool;
+use ::stratum::host::clock;
+use harness::table::{Table, progress};
+use rig::Rig;
+
+/// Benchmarks of a node; prints a table with PASS or MISS.
+#[derive(Clone, Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    inside: Option<Inside>,
+    /// Only these, such as N1.
+    #[arg(long, value_delimiter = ',', ignore_case = true)]
+    only: Vec<Benchmark>,
+    /// Rounds of each.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// One round: whether it all works, not how fast it is.
+    #[arg(long)]
+    quick: bool,
+    /// Print the table as Markdown.
+    #[arg(long)]
+    markdown: bool,
+    /// What `cargo bench` adds.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Inside {
+    /// What this program does on a node of its own rig.
+    #[command(hide = true)]
+    Inside(inside::Arguments),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "verbatim")]
+enum Benchmark {
+    /// Until there is an API server.
+    N1,
+    /// Restart of a static pod.
+    N2,
+}
+
+impl Benchmark {
+    fn name(self) -> &'static str {
+        match self {
+            Self::N1 => "N1",
+            Self::N2 => "N2",
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::parse();
+    if arguments.quick {
+        arguments.rounds = 1;
+    }
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(&error.into()),
+    };
+    if let Some(Inside::Inside(arguments)) = &arguments.inside {
+        return match runtime.block_on(inside::run(arguments)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => failed(&error),
+        };
+    }
+    match runtime.block_on(run(&arguments)) {
+        Ok(table) => {
+            table.print(arguments.markdown);
+            table.exit_code()
+        }
+        Err(error) => failed(&error),
+    }
+}
+
+async fn run(arguments: &Arguments) -> Result<Table> {
+    let interrupted = harness::signals::interrupted()?;
+    tokio::pin!(interrupted);
+    let mut table = Table::default();
+    // Whatever became of the measurements, nothing of the run stays: dropping a rig ends it, and a killed one is swept by
+    // the next.
+    let measured = tokio::select! {
+        measured = measure_all(arguments, &mut table) => Some(measured),
+        () = &mut interrupted => None,
+    };
+    match measured {
+        Some(measured) => measured?,
+        None => {
+            progress("interrupted");
+            table.add_unmeasured("interrupted");
+        }
+    }
+    Ok(table)
+}
+
+/// No benchmark takes half of it on two cores.
+const LONGEST: Duration = Duration::from_secs(60 * 60);
+
+async fn measure_all(arguments: &Arguments, table: &mut Table) -> Result<()> {
+    let stratum = PathBuf::from(env!("CARGO_BIN_EXE_stratum"));
+    progress("building the programs of a node, if they are not there, and the payload");
+    let mut rig = Rig::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs"), &stratum).await?;
+    rig.payload().await?;
+    rig.add_program(Tool::Kubeadm).await?;
+    for benchmark in Benchmark::value_variants() {
+        if !arguments.only.is_empty() && !arguments.only.contains(benchmark) {
+            continue;
+        }
+        progress(benchmark.name());
+        let began = clock::monotonic();
+        let work = async {
+            match benchmark {
+                Benchmark::N1 => ready::run(&mut rig, arguments.rounds, table).await,
+                Benchmark::N2 => restart::run(&mut rig, arguments.rounds, table).await,
+            }
+        };
+        // What was measured before is not lost over what cannot be.
+        let measured = tokio::time::timeout(LONGEST, work).await;
+        if let Err(error) = measured.unwrap_or_else(|late| Err(late.into())) {
+            progress(&format!("  {} could not be measured: {error:#}", benchmark.name()));
+            table.add_unmeasured(benchmark.name());
+        }
+        let took = began.elapsed().as_secs_f64();
+        progress(&format!("  {} took {took:.0} s", benchmark.name()));
+    }
+    Ok(())
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    progress(&format!("cannot measure: {error:#}"));
+    ExitCode::FAILURE
+}
