@@ -76,7 +76,8 @@ async fn three_controllers_bear_the_loss_of_one() {
     cluster.controllers.push(back);
     wait_for("all three to be well", BACK, || healthy(cluster.first(), 3)).await;
 
-    // One leaves. Its own API server goes with its member, so the fence is given back through another one.
+    // One leaves, a moment after another came back, for which etcd changes no members yet. Its own API server goes with its
+    // member, so the fence is given back through another one.
     let mut leaver = cluster.controllers.remove(1);
     hold_fence(cluster.first(), "somebody").await;
     let refused = leaver.node.stratum(&["uninstall", "--yes"], false).await.unwrap_err();

@@ -12,6 +12,7 @@ use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::clock;
 use super::https::{self, Client};
 use super::layout::Layout;
 use members::{Member, MemberId, Members};
@@ -22,6 +23,10 @@ pub const CLIENT_PORT: u16 = 2379;
 pub const PEER_PORT: u16 = 2380;
 /// A change of members waits for a quorum, which an election can hold up.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long etcd may take until it is connected to a member that came back: some election timeouts, and 5 s.
+const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+/// How often it is asked again.
+const PACE: Duration = Duration::from_millis(500);
 
 /// Where the member of a node listens to clients.
 #[must_use]
@@ -68,6 +73,15 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
+}
+
+impl Error {
+    /// Whether etcd changes no members for the moment: it does not until it has been connected to each of them for 5 s
+    /// (`HealthInterval`, with `--strict-reconfig-check`), so for one that came back just now it says the same as for one
+    /// that is gone.
+    fn is_unsettled(&self) -> bool {
+        matches!(self, Self::Refused { message, .. } if message == "etcdserver: unhealthy cluster")
+    }
 }
 
 /// A client of etcd's members.
@@ -150,7 +164,7 @@ impl Etcd {
     /// When etcd refuses, as it does while another learner is there.
     pub async fn add_learner(&self, peer_url: &str) -> Result<Member, Error> {
         let body = json!({"peerURLs": [peer_url], "isLearner": true});
-        let added: Added = self.call("/v3/cluster/member/add", &body).await?;
+        let added: Added = self.change("/v3/cluster/member/add", &body).await?;
         Ok(added.member.into())
     }
 
@@ -171,7 +185,20 @@ impl Etcd {
     /// When etcd refuses, as it does when too few of the others would be well.
     pub async fn remove(&self, member: &MemberId) -> Result<(), Error> {
         let body = json!({"ID": member.0});
-        self.call::<Value>("/v3/cluster/member/remove", &body).await.map(|_| ())
+        self.change::<Value>("/v3/cluster/member/remove", &body)
+            .await
+            .map(|_| ())
+    }
+
+    /// Asks for other members, again while etcd waits for its own: see [`Error::is_unsettled`].
+    async fn change<T: serde::de::DeserializeOwned>(&self, path: &'static str, body: &Value) -> Result<T, Error> {
+        let began = clock::monotonic();
+        loop {
+            match self.call(path, body).await {
+                Err(error) if error.is_unsettled() && began.elapsed() < SETTLED_WITHIN => clock::sleep(PACE).await,
+                done => return done,
+            }
+        }
     }
 
     /// Asks one member after another. One that answers, with whatever, is the last one asked.
