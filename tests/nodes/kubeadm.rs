@@ -1,11 +1,12 @@
 //! A cluster of the real kubeadm on the rig: later work is judged on it, so it has to be a real one.
 
 use std::path::Path;
+use std::time::Duration;
 
 use stratum::host::child::Program;
 
 use crate::rig::Rig;
-use crate::support::{kubectl, stratum};
+use crate::support::{kubectl, stratum, wait_for};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubeadm_makes_a_cluster_of_a_controller_and_a_worker() {
@@ -33,13 +34,14 @@ async fn kubeadm_makes_a_cluster_of_a_controller_and_a_worker() {
     let names = kubectl(&["get", "nodes", "-o", "name"]).await;
     assert_eq!(names, "node/controller-1\nnode/worker-1\n");
     let running = "--field-selector=status.phase=Running";
-    let pods = kubectl(&["-n", "kube-system", "get", "pods", running, "-o", "name"]).await;
-    for component in ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"] {
-        assert!(
-            pods.contains(&format!("pod/{component}-controller-1")),
-            "{component} is not in: {pods}"
-        );
-    }
+    // The kubelet tells of its static pods when it gets to it.
+    let all_run = || async {
+        let pods = kubectl(&["-n", "kube-system", "get", "pods", running, "-o", "name"]).await;
+        let runs = |component: &str| pods.contains(&format!("pod/{component}-controller-1"));
+        let components = ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"];
+        components.into_iter().all(runs).then_some(())
+    };
+    wait_for("the static pods to be told of", Duration::from_secs(120), all_run).await;
     // The judge itself has to find nothing to complain of.
     let certificates = ["certs", "check-expiration", "--config", "/etc/kubernetes/kubeadm.yaml"];
     let table = controller.run("kubeadm", &certificates).await.unwrap();
