@@ -279,6 +279,14 @@ async fn stopped(ours: &mut Ours) {
 /// The name belongs to whoever has the key of that join: no other machine, and this one at once.
 async fn joins_again(machine: &Node, words: &[String]) {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let address = machine.address().to_string();
+    refused(
+        machine,
+        &["server", "--node-ip", &address],
+        REFUSED,
+        "a join of this machine as worker joiner was cut off: do the same again, or",
+    )
+    .await;
     let (key, aside) = (machine.path(CLAIM), machine.path("/run/claim.key"));
     std::fs::rename(&key, &aside).unwrap_or_else(|_| {
         std::fs::copy(&key, &aside).unwrap();
@@ -366,4 +374,10 @@ async fn a_state_that_cannot_be_used(machine: &Node) {
     )
     .await;
     machine.write(STATE, &good).unwrap();
+    // Of an uninstall that was cut off after the cluster was told.
+    let left = "/var/lib/stratum/left-cluster";
+    machine.write(left, "marked Node joiner\n").unwrap();
+    let says = "this machine has left its cluster (marked Node joiner): `stratum uninstall --yes`";
+    refused(machine, &["up"], REFUSED, says).await;
+    std::fs::remove_file(machine.path(left)).unwrap();
 }

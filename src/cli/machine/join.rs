@@ -71,7 +71,7 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         }
     };
     if let Err(error) = install::check_none(&layout) {
-        return Ok(refused(error));
+        return Ok(super::refused(error));
     }
     let mut progress = arguments.node.progress();
     if !arguments.control_plane {
@@ -81,17 +81,17 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         };
         return match join::prospect(wish, &layout).await {
             Ok(prospect) => become_node(arguments, layout, config, prospect, None, lock, &mut progress).await,
-            Err(error) => Ok(refused(error)),
+            Err(error) => Ok(super::refused(error)),
         };
     }
     // First the cluster's fence, which can be asked for once the cluster is known, and then this machine's lock.
     let prospect = match join::prospect(wish, &layout).await {
         Ok(prospect) => prospect,
-        Err(error) => return Ok(refused(error)),
+        Err(error) => return Ok(super::refused(error)),
     };
     let fence = match prospect.fence(&mut progress).await {
         Ok(fence) => fence,
-        Err(error) => return Ok(refused(error)),
+        Err(error) => return Ok(super::refused(error)),
     };
     let work = async {
         match super::lock(&layout, OPERATION)? {
@@ -110,12 +110,6 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 }
 
 const OPERATION: &str = "stratum join";
-
-/// What is in the way, before anything was changed.
-fn refused(error: impl std::error::Error + Send + Sync + 'static) -> Exit {
-    printer::error(error);
-    Exit::Refused
-}
 
 async fn become_node(
     arguments: Arguments,

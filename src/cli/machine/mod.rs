@@ -11,6 +11,7 @@ use anyhow::Context;
 
 use self::arguments::NodeArguments;
 use super::config::ConfigFile;
+use super::exit::Exit;
 use super::printer;
 use crate::controllers::machine::install;
 use crate::controllers::machine::node::Config;
@@ -30,6 +31,12 @@ fn config(layout: &Layout) -> Option<Config> {
             None
         }
     }
+}
+
+/// What is in the way, before anything was changed.
+fn refused(error: impl Into<anyhow::Error>) -> Exit {
+    printer::error(error);
+    Exit::Refused
 }
 
 /// The node's lock, or a refusal that names its holder.

@@ -72,8 +72,7 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         return Ok(Exit::Refused);
     };
     if let Err(error) = install::check_no_join(&layout) {
-        printer::error(error);
-        return Ok(Exit::Refused);
+        return Ok(super::refused(error));
     }
     let Some(payload) = super::may_install(&layout, &state, &config, &arguments.node)? else {
         return Ok(Exit::Refused);

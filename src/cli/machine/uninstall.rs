@@ -53,7 +53,10 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     if arguments.yes {
         return act(&settings, arguments.output).await;
     }
-    let plan = uninstall::plan(&settings).await?;
+    let plan = match uninstall::plan(&settings).await {
+        Ok(plan) => plan,
+        Err(error) => return Ok(super::refused(error)),
+    };
     printer::stdout(&match arguments.output {
         Output::Table => table(&plan),
         Output::Json => json(&plan)?,
@@ -66,12 +69,18 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
 }
 
 async fn act(settings: &Settings, output: Output) -> anyhow::Result<Exit> {
-    let plan = uninstall::plan(settings).await?;
+    let plan = match uninstall::plan(settings).await {
+        Ok(plan) => plan,
+        Err(error) => return Ok(super::refused(error)),
+    };
     if plan.is_empty() {
         // Not even the folder of the lock is made for nothing.
         printer::stdout(&match output {
             Output::Table => NOTHING.to_owned(),
-            Output::Json => json(&Report::default())?,
+            Output::Json => json(&Answer {
+                report: &Report::default(),
+                error: None,
+            })?,
         })?;
         return Ok(Exit::Done);
     }
@@ -81,10 +90,7 @@ async fn act(settings: &Settings, output: Output) -> anyhow::Result<Exit> {
     };
     let mut fence = match fencing::fence(settings, &plan.cluster, &mut progress).await {
         Ok(fence) => fence,
-        Err(error) => {
-            printer::stderr(&format!("error: {:#}\n", anyhow::Error::from(error)));
-            return Ok(Exit::Refused);
-        }
+        Err(error) => return Ok(super::refused(error)),
     };
     let lock = match super::lock(&settings.teardown.layout, "stratum uninstall") {
         Ok(Some(lock)) => lock,

@@ -29,6 +29,7 @@ use crate::host::teardown::{self, Report, Stopped, Teardown};
 use departure::{Departure, Observed, Obstacle, Standing};
 pub use error::Error;
 use fencing::Fenced;
+use leave::Unfinished;
 
 /// How long the API server may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -214,7 +215,7 @@ async fn steps(
     fence.release().await;
     let (lock, stopped, words) = match words {
         Ok(words) => (lock, stopped, words),
-        Err(error) => return Err(give_up(teardown, error, lock, stopped, progress).await),
+        Err(unfinished) => return Err(give_up(teardown, unfinished, lock, stopped, progress).await),
     };
     if let Some(words) = words {
         tell(progress, &words);
@@ -236,15 +237,15 @@ async fn leave(
     departure: &Departure,
     fence: &Fenced,
     report: &mut Report,
-) -> Result<Option<String>, leave::Error> {
+) -> Result<Option<String>, Unfinished> {
     let layout = &settings.teardown.layout;
     match departure {
         Departure::NoNode | Departure::Refused { .. } => Ok(None),
         Departure::Left { words, .. } => Ok(Some(words.clone())),
         Departure::Worker { node, mark } if !mark => Ok(Some(format!("there is no Node {node} of this machine"))),
         Departure::Worker { node, .. } => match client(layout, state.role, None).await {
-            Ok(client) => leave::mark(&client, layout, node).await.map(Some),
-            Err(reason) => Err(leave::Error::Client(reason)),
+            Ok(client) => Ok(Some(leave::mark(&client, layout, node).await?)),
+            Err(reason) => Err(leave::Error::Client(reason).into()),
         },
         Departure::Last { node } => Ok(Some(format!(
             "{node} was the last controller: there is no cluster to tell"
@@ -274,15 +275,19 @@ async fn leave(
                     format!("its API server does not answer ({reason}): kubectl delete node {node}"),
                 );
             }
-            let holds = |half| fence.check().map_err(|lost| leave::Error::Fence { lost, half });
+            let holds = || fence.check().map_err(leave::Error::Fence);
             if *delete {
-                holds(false)?;
+                holds()?;
                 let client = client(layout, state.role, None).await.map_err(leave::Error::Client)?;
                 leave::delete(&client, layout, node).await?;
             }
             if member.is_some() {
-                holds(*delete)?;
-                remove_member(layout, state).await?;
+                let removed = match holds() {
+                    Ok(()) => remove_member(layout, state).await,
+                    Err(lost) => Err(lost),
+                };
+                let deleted = *delete;
+                removed.map_err(|source| Unfinished { deleted, source })?;
             }
             Ok(Some(format!("{node} is no node and no member of etcd any more")))
         }
@@ -312,13 +317,15 @@ async fn remove_member(layout: &Layout, state: &NodeState) -> Result<(), leave::
 /// How the machine is after the cluster could not be told: a worker runs again, if a unit can do that.
 async fn give_up(
     teardown: &Teardown,
-    error: leave::Error,
+    unfinished: Unfinished,
     lock: Lock,
     stopped: Stopped,
     progress: &mut dyn Write,
 ) -> Error {
-    if error.is_half() {
-        return Error::Half(error);
+    let is_half = unfinished.is_half();
+    let Unfinished { deleted, source } = unfinished;
+    if is_half {
+        return Error::Half { deleted, source };
     }
     drop(stopped);
     drop(lock);
@@ -330,7 +337,7 @@ async fn give_up(
             false
         }
     };
-    Error::Leave { running, source: error }
+    Error::Leave { running, source }
 }
 
 fn tell(progress: &mut dyn Write, line: &str) {

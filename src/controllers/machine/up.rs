@@ -23,7 +23,7 @@ use crate::host::layout::{Identity, Layout};
 use crate::host::lock::{Attempt, Holder, Lock};
 use crate::host::payload::{self, Needs, Progress, Verified};
 use crate::host::supervisor::{self, BeforeStart, Service, ServiceName, Supervised};
-use crate::host::{atomic_file, clock, lock, runtime};
+use crate::host::{atomic_file, clock, lock, runtime, teardown};
 
 /// How long containerd may take until it answers.
 const CONTAINERD_WITHIN: Duration = Duration::from_secs(60);
@@ -60,6 +60,13 @@ pub enum Error {
         /// By whom.
         holder: Holder,
     },
+    /// An uninstall did not come to its end. Its Node or its member of etcd is gone: it cannot be what it was, and a later
+    /// uninstall would believe that there is nothing left to tell.
+    #[error("this machine has left its cluster ({words}): `stratum uninstall --yes` removes the rest of it")]
+    HasLeft {
+        /// What was done.
+        words: String,
+    },
     /// A lock cannot be taken.
     #[error("cannot lock this node")]
     Lock(#[source] lock::Error),
@@ -93,7 +100,7 @@ impl Error {
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Runs { .. } | Self::Locked { .. } | Self::Node(node::Error::State(_)) => true,
+            Self::Runs { .. } | Self::Locked { .. } | Self::HasLeft { .. } | Self::Node(node::Error::State(_)) => true,
             Self::Lock(_)
             | Self::Folder(_)
             | Self::Node(_)
@@ -149,6 +156,9 @@ fn prepare(settings: &Settings) -> Result<(Node, Verified), Error> {
     let layout = &settings.layout;
     let _changing =
         only_one(&layout.node_lock(), "stratum up, preparing").map_err(|refused| refused.into_error(false))?;
+    if let Some(words) = teardown::was_let_go(layout) {
+        return Err(Error::HasLeft { words });
+    }
     let node = Node::load(layout.clone(), settings.config.clone())?;
     let needs = Needs::of(&node.state);
     let payload = payload::verify(&layout.payload(), &needs, Progress::Quiet).map_err(Error::Payload)?;

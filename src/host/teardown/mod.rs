@@ -104,6 +104,13 @@ impl Plan {
     }
 }
 
+/// What [`Teardown::let_go`] remembered of a node whose uninstall did not come to its end.
+#[must_use]
+pub fn was_let_go(layout: &Layout) -> Option<String> {
+    let text = std::fs::read_to_string(places::left_cluster(layout)).ok()?;
+    Some(text.trim().to_owned())
+}
+
 impl Teardown {
     /// Looks at the machine, and changes nothing.
     ///
@@ -185,8 +192,7 @@ impl Teardown {
     /// What [`Teardown::let_go`] remembered.
     #[must_use]
     pub fn was_let_go(&self) -> Option<String> {
-        let text = std::fs::read_to_string(places::left_cluster(&self.layout)).ok()?;
-        Some(text.trim().to_owned())
+        was_let_go(&self.layout)
     }
 
     /// Takes away everything there is.

@@ -28,11 +28,15 @@ pub enum Error {
         #[source]
         source: leave::Error,
     },
-    /// The Node is gone, the member is not.
-    #[error(
-        "the Node of this machine is deleted, and its member of etcd is not removed: run this again; the services are stopped, and no file was removed"
-    )]
-    Half(#[source] leave::Error),
+    /// The cluster was told a part of it.
+    #[error("{}: run this again; the services are stopped, and no file was removed", if *.deleted { "the Node of this machine is deleted, and its member of etcd is not removed" } else { "it is not known whether this machine's member of etcd is removed" })]
+    Half {
+        /// Whether the Node was deleted.
+        deleted: bool,
+        /// Why.
+        #[source]
+        source: leave::Error,
+    },
     /// It is not known any more that the cluster let it go.
     #[error("the cluster has let this node go, which cannot be written down; run this again")]
     Remember(#[source] crate::host::atomic_file::Error),
@@ -47,7 +51,7 @@ impl Error {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Look(_) | Self::Refused(_) | Self::Changed => true,
-            Self::Stop(_) | Self::Leave { .. } | Self::Half(_) | Self::Remember(_) | Self::Clean(_) => false,
+            Self::Stop(_) | Self::Leave { .. } | Self::Half { .. } | Self::Remember(_) | Self::Clean(_) => false,
         }
     }
 
@@ -55,7 +59,7 @@ impl Error {
     #[must_use]
     pub fn is_lost_fence(&self) -> bool {
         match self {
-            Self::Leave { source, .. } | Self::Half(source) => matches!(source, leave::Error::Fence { .. }),
+            Self::Leave { source, .. } | Self::Half { source, .. } => matches!(source, leave::Error::Fence(_)),
             Self::Look(_) | Self::Refused(_) | Self::Changed | Self::Stop(_) | Self::Remember(_) | Self::Clean(_) => {
                 false
             }
@@ -65,25 +69,51 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
+    use super::leave::Unfinished;
     use super::*;
     use crate::controllers::cluster_fence::Lost;
     use crate::reconcilers::election::LossReason;
 
     #[test]
     fn a_lost_fence_is_told_from_other_ends() {
-        let lost = |half| leave::Error::Fence {
-            lost: Lost {
+        let lost = || {
+            leave::Error::Fence(Lost {
                 reason: LossReason::Taken,
-            },
-            half,
+            })
         };
-        assert!(!lost(false).is_half() && lost(true).is_half());
         let leave = |source| Error::Leave { running: true, source };
-        for error in [leave(lost(false)), Error::Half(lost(true))] {
+        let half = |source| Error::Half { deleted: true, source };
+        for error in [leave(lost()), half(lost())] {
             assert!(error.is_lost_fence() && !error.is_refusal(), "{error}");
         }
         for error in [leave(leave::Error::Client(String::new())), Error::Changed] {
             assert!(!error.is_lost_fence(), "{error}");
+        }
+    }
+
+    fn none_answers() -> crate::host::etcd::Error {
+        crate::host::etcd::Error::NoneAnswers {
+            servers: Vec::new(),
+            source: None,
+        }
+    }
+
+    /// Credentials that cannot be used, or a quorum that is gone, are found out after the Node was deleted as well.
+    #[test]
+    fn what_was_told_before_is_not_forgotten() {
+        for (deleted, source, half) in [
+            (false, leave::Error::Client(String::new()), false),
+            (true, leave::Error::Client(String::new()), true),
+            (false, leave::Error::NoQuorum { healthy: 0, needed: 1 }, false),
+            (true, leave::Error::NoQuorum { healthy: 0, needed: 1 }, true),
+            // The answer to the removal may have been lost.
+            (false, leave::Error::Etcd(none_answers()), true),
+        ] {
+            let unfinished = Unfinished { deleted, source };
+            assert_eq!(unfinished.is_half(), half, "{unfinished:?}");
+            let Unfinished { source, .. } = unfinished;
+            let told = Error::Half { deleted, source }.to_string();
+            assert_eq!(told.contains("is deleted"), deleted, "{told}");
         }
     }
 }

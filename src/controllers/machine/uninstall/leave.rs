@@ -64,28 +64,31 @@ pub enum Error {
         needed: usize,
     },
     /// Another operation may change the cluster by now.
-    #[error("{lost}")]
-    Fence {
-        /// The loss.
-        lost: Lost,
-        /// Whether something was done already.
-        half: bool,
-    },
+    #[error("{0}")]
+    Fence(Lost),
     /// The member.
     #[error("cannot remove this node's member of etcd")]
     Etcd(#[source] etcd::Error),
 }
 
-impl Error {
-    /// Whether something was done already.
+/// Why the cluster was not told, and what it was told before that.
+#[derive(Debug)]
+pub(super) struct Unfinished {
+    /// Whether the Node was deleted.
+    pub(super) deleted: bool,
+    pub(super) source: Error,
+}
+
+impl From<Error> for Unfinished {
+    fn from(source: Error) -> Self {
+        Self { deleted: false, source }
+    }
+}
+
+impl Unfinished {
+    /// Whether the cluster is another one than before, or may be: an answer of etcd can be lost behind the removal.
     pub(super) fn is_half(&self) -> bool {
-        match self {
-            Self::Etcd(_) | Self::NoQuorum { .. } => true,
-            Self::Fence { half, .. } => *half,
-            Self::MachineFile { .. } | Self::Machine(_) | Self::Client(_) | Self::Mark { .. } | Self::Delete { .. } => {
-                false
-            }
-        }
+        self.deleted || matches!(self.source, Error::Etcd(_))
     }
 }
 
