@@ -36,16 +36,23 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let layout = Layout::system();
     let mut path = component_logs::newest(&layout, &arguments.component)?;
     let mut file = open(&path)?;
-    let mut lines = VecDeque::new();
-    for line in reader(&mut file).lines() {
+    let mut last = VecDeque::new();
+    // Somebody's program may have written what is no text. Nobody rotates these logs: they are not held in memory.
+    for line in reader(&mut file).split(b'\n') {
         let line = line.with_context(|| format!("reading {}", path.display()))?;
-        lines.push_back(plain(&line).to_owned());
-        if arguments.tail.is_some_and(|tail| lines.len() > tail) {
-            lines.pop_front();
+        let line = format!("{}\n", plain(&String::from_utf8_lossy(&line)));
+        match arguments.tail {
+            None => printer::stdout(&line)?,
+            Some(tail) => {
+                last.push_back(line);
+                if last.len() > tail {
+                    last.pop_front();
+                }
+            }
         }
     }
-    for line in lines {
-        printer::stdout(&format!("{line}\n"))?;
+    for line in last {
+        printer::stdout(&line)?;
     }
     if !arguments.follow {
         return Ok(Exit::Done);
@@ -76,15 +83,15 @@ fn print_new(file: &mut File, path: &Path) -> anyhow::Result<()> {
     let failed = || format!("reading {}", path.display());
     let mut read = file.stream_position().with_context(failed)?;
     let mut lines = reader(file);
-    let mut line = String::new();
+    let mut line = Vec::new();
     loop {
         line.clear();
-        let length = lines.read_line(&mut line).with_context(failed)?;
-        if !line.ends_with('\n') {
+        let length = lines.read_until(b'\n', &mut line).with_context(failed)?;
+        let Some(whole) = line.strip_suffix(b"\n") else {
             break;
-        }
+        };
         read += u64::try_from(length)?;
-        printer::stdout(&format!("{}\n", plain(line.trim_end_matches('\n'))))?;
+        printer::stdout(&format!("{}\n", plain(&String::from_utf8_lossy(whole))))?;
     }
     drop(lines);
     file.seek(std::io::SeekFrom::Start(read)).with_context(failed)?;

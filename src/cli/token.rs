@@ -17,7 +17,7 @@ use crate::controllers::joining::publishing::PublishError;
 use crate::controllers::joining::tokens;
 use crate::controllers::operator::SYSTEM_NAMESPACE;
 use crate::host::clock;
-use crate::host::node_state;
+use crate::host::node_state::{self, CLUSTER_DOMAIN, NodeState, Profile};
 use crate::pki::pin;
 use crate::reconcilers::bootstrap_token::{BootstrapToken, Expiration, TokenId};
 use crate::reconcilers::joining::command::Join;
@@ -129,6 +129,7 @@ async fn create(kind: Kind, life: Option<Life>, description: Option<&str>, commo
         pins: &pins,
         certificate_key: certificate_key.as_ref(),
         service_ranges: &state.networks.services,
+        worker_flags: &worker_flags(&state),
     };
     match common.output {
         Output::Json => printer::stdout(&Zeroizing::new(format!("{:#}\n", described(&join, *end))))?,
@@ -138,6 +139,19 @@ async fn create(kind: Kind, life: Option<Life>, description: Option<&str>, commo
         }
     }
     Ok(Exit::Done)
+}
+
+/// What a worker of this cluster would take for the usual, and is not.
+fn worker_flags(state: &NodeState) -> Vec<String> {
+    let mut flags = Vec::new();
+    if state.networks.domain != CLUSTER_DOMAIN {
+        flags.extend(["--cluster-domain".to_owned(), state.networks.domain.clone()]);
+    }
+    match state.profile {
+        Profile::Default => {}
+        Profile::Cis => flags.push("--cis".to_owned()),
+    }
+    flags
 }
 
 /// Beside the command, for people only.

@@ -228,6 +228,8 @@ async fn stand(tenant: &mut Tenant, progress: &mut dyn Write) -> Result<Held, Fe
             }
             Decision::Refuse(busy) => return Err(FenceError::Busy(busy)),
             Decision::Watch { until, holder } => {
+                // It answered: over minutes there may be a failure now and then.
+                failures = Failures::default();
                 if !told {
                     told = true;
                     let who = holder.map_or_else(|| "an operation that is not known".to_owned(), |who| who.to_string());

@@ -9,11 +9,13 @@ use super::layout::Layout;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No pod of that component has run here.
-    #[error("{component} has no log on this node: no pod of it below {}", folder.display())]
+    #[error("no log of {component} is on this node: neither {} nor a pod of it below {}", service.display(), folder.display())]
     Missing {
         /// The component.
         component: String,
-        /// Where the kubelet keeps logs.
+        /// What a service's would be.
+        service: PathBuf,
+        /// Where the kubelet keeps those of pods.
         folder: PathBuf,
     },
     /// A file or folder cannot be read.
@@ -62,6 +64,7 @@ pub fn newest(layout: &Layout, component: &str) -> Result<PathBuf, Error> {
     }
     newest.map(|(_, path)| path).ok_or_else(|| Error::Missing {
         component: component.to_owned(),
+        service,
         folder,
     })
 }

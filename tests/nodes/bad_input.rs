@@ -16,6 +16,7 @@ const BOOT: Duration = Duration::from_secs(240);
 /// Until a command that was started has come to where it waits.
 const SOON: Duration = Duration::from_secs(60);
 const CLAIM: &str = "/var/lib/stratum/claim.key";
+const LEFT: &str = "/var/lib/stratum/left-cluster";
 const SCHEDULER: &str = "/var/lib/stratum/static-pods/kube-scheduler.yaml";
 
 /// One cluster for all of it, since each takes a minute: a machine that fails to join in every way, is interrupted, joins,
@@ -301,7 +302,10 @@ async fn joins_again(machine: &Node, words: &[String]) {
     .await;
     std::fs::copy(&aside, &key).unwrap();
     std::fs::remove_file(&aside).unwrap();
+    // Of an uninstall whose last step was cut off: it is another node's.
+    machine.write(LEFT, "marked Node somebody\n").unwrap();
     let joined = machine.stratum(&words, true).await.unwrap();
+    assert!(!machine.path(LEFT).exists() && !machine.path("/var/lib/stratum/joining").exists());
     assert!(joined.contains("joiner is a worker now"), "{joined}");
     assert!(machine.path(STATE).exists() && !key.exists());
     refused(
@@ -375,9 +379,8 @@ async fn a_state_that_cannot_be_used(machine: &Node) {
     .await;
     machine.write(STATE, &good).unwrap();
     // Of an uninstall that was cut off after the cluster was told.
-    let left = "/var/lib/stratum/left-cluster";
-    machine.write(left, "marked Node joiner\n").unwrap();
+    machine.write(LEFT, "marked Node joiner\n").unwrap();
     let says = "this machine has left its cluster (marked Node joiner): `stratum uninstall --yes`";
     refused(machine, &["up"], REFUSED, says).await;
-    std::fs::remove_file(machine.path(left)).unwrap();
+    std::fs::remove_file(machine.path(LEFT)).unwrap();
 }

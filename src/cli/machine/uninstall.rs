@@ -100,12 +100,7 @@ async fn act(settings: &Settings, output: Output) -> anyhow::Result<Exit> {
         }
     };
     let is_held = fence.is_held();
-    let mut silent = std::io::sink();
-    let told_to: &mut dyn std::io::Write = match output {
-        Output::Table => &mut progress,
-        Output::Json => &mut silent,
-    };
-    let run = uninstall::run(settings, &mut fence, lock, told_to);
+    let run = uninstall::run(settings, &mut fence, lock, &mut progress);
     let ended = if is_held {
         unless_interrupted(run).await
     } else {

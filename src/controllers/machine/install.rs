@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use super::node::{self, Config, Node};
 use crate::host::layout::Layout;
 use crate::host::node_state::{self, NodeState};
+use crate::host::{atomic_file, node_pki, teardown};
 
 /// Why a machine did not become a node.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +42,12 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// What lay here before.
+    #[error(transparent)]
+    File(#[from] atomic_file::Error),
+    /// The key of the claim.
+    #[error(transparent)]
+    Pki(#[from] node_pki::Error),
     /// `node.yaml`.
     #[error(transparent)]
     State(#[from] node_state::Error),
@@ -157,10 +164,24 @@ pub fn install(
     now: Timestamp,
     writer: &mut dyn Write,
 ) -> Result<Node, Error> {
+    // Of another node, whose uninstall was cut off at its very end.
+    teardown::forget_let_go(&layout)?;
     node_state::save(&layout.node_state(), &state)?;
     let node = Node { layout, state, config };
     node.prepare(now, writer)?;
+    finished(&node.layout)?;
     Ok(node)
+}
+
+/// Removes what a join needs until the machine is a node: the note of it, and the key that the kubelet has by now. Also when
+/// it was cut off just before.
+///
+/// # Errors
+/// Names the file that cannot be removed.
+pub(super) fn finished(layout: &Layout) -> Result<(), Error> {
+    node_pki::forget_claim_key(layout)?;
+    atomic_file::remove(&layout.joining())?;
+    Ok(())
 }
 
 #[cfg(test)]

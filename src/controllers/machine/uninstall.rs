@@ -17,6 +17,7 @@ use std::time::Duration;
 use kube::Client;
 use serde::Serialize;
 
+use super::install;
 use crate::controllers::concern::chain;
 use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::nodes;
@@ -211,6 +212,11 @@ async fn steps(
         (Some(state), departure) => leave(settings, state, departure, fence, report).await,
         (None, _) => Ok(None),
     };
+    // Before anything else may end this: a machine that has left must not come back.
+    let remembered = match &words {
+        Ok(Some(words)) => teardown.let_go(words),
+        Ok(None) | Err(_) => Ok(()),
+    };
     // What follows is this machine's own business.
     fence.release().await;
     let (lock, stopped, words) = match words {
@@ -219,7 +225,13 @@ async fn steps(
     };
     if let Some(words) = words {
         tell(progress, &words);
-        teardown.let_go(&words).map_err(Error::Remember)?;
+    }
+    remembered.map_err(Error::Remember)?;
+    if let Some(node) = cut_off(&teardown.layout) {
+        report.left(
+            format!("the etcd member of {node}, if there is one"),
+            "its join was cut off: a learner without a name in `etcdctl member list` is to be removed with etcdctl member remove",
+        );
     }
     tell(
         progress,
@@ -228,6 +240,13 @@ async fn steps(
     let cleaned = teardown.clean(&stopped, report).await.map_err(Error::Clean);
     drop(lock);
     cleaned
+}
+
+/// The controller whose join was cut off here. Its member may have been added, and nothing here knows the cluster any more.
+fn cut_off(layout: &Layout) -> Option<String> {
+    let note = install::begun(layout).ok()??;
+    let node = note.lines().next()?.strip_prefix("controller ")?;
+    (!layout.node_state().exists()).then(|| node.to_owned())
 }
 
 /// Tells the cluster; what was done, in words.
@@ -286,7 +305,8 @@ async fn leave(
                     Ok(()) => remove_member(layout, state).await,
                     Err(lost) => Err(lost),
                 };
-                let deleted = *delete;
+                // One that is not there any more was deleted by the try before this one.
+                let deleted = undone.is_none();
                 removed.map_err(|source| Unfinished { deleted, source })?;
             }
             Ok(Some(format!("{node} is no node and no member of etcd any more")))
@@ -300,7 +320,7 @@ async fn remove_member(layout: &Layout, state: &NodeState) -> Result<(), leave::
         .map_err(leave::Error::Client)?
         .members()
         .await
-        .map_err(leave::Error::Etcd)?;
+        .map_err(leave::Error::Members)?;
     let well = well(layout, &members).await;
     match members.leaving(state.address(), |member| is_well(&well, member)) {
         Leaving::Gone | Leaving::Last => Ok(()),
@@ -343,4 +363,28 @@ async fn give_up(
 fn tell(progress: &mut dyn Write, line: &str) {
     // A reader that went away loses the line.
     let _ = writeln!(progress, "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::atomic_file::{self, Access};
+
+    /// Nobody but the one who reads this knows of the member that its join may have added.
+    #[test]
+    fn a_controller_whose_join_was_cut_off_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let layout = Layout::under(folder.path());
+        atomic_file::create_folder(&layout.state(), Access::Secret).unwrap();
+        let named = |note: &str| {
+            std::fs::write(layout.joining(), note).unwrap();
+            cut_off(&layout)
+        };
+        assert_eq!(cut_off(&layout), None);
+        assert_eq!(named("controller beta\nsha256:00\n").as_deref(), Some("beta"));
+        assert_eq!(named("worker beta\nsha256:00\n"), None);
+        // It came to its end: the member is this node's.
+        std::fs::write(layout.node_state(), "").unwrap();
+        assert_eq!(named("controller beta\n"), None);
+    }
 }

@@ -12,6 +12,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::control_plane;
+use super::install;
 use super::node::{self, Config, Node};
 use crate::controllers::concern::chain;
 use crate::controllers::connection::{self, ClientSettings};
@@ -76,6 +77,9 @@ pub enum Error {
     /// The node cannot be rendered.
     #[error(transparent)]
     Node(#[from] node::Error),
+    /// What a join left.
+    #[error(transparent)]
+    Install(#[from] install::Error),
     /// Programs and images.
     #[error("the payload cannot be used")]
     Payload(#[source] payload::Error),
@@ -104,6 +108,7 @@ impl Error {
             Self::Lock(_)
             | Self::Folder(_)
             | Self::Node(_)
+            | Self::Install(_)
             | Self::Payload(_)
             | Self::Service(_)
             | Self::Containerd { .. }
@@ -168,6 +173,7 @@ fn prepare(settings: &Settings) -> Result<(Node, Verified), Error> {
         tracing::info!("{line}");
     }
     prepared?;
+    install::finished(layout)?;
     Ok((node, payload))
 }
 

@@ -260,11 +260,12 @@ impl StaticPods {
         atomic_file::create_folder(&self.folder(), Access::Secret)?;
         atomic_file::write(&self.pending(component), text.as_bytes(), Access::Secret)?;
         let stopped = self.stop(component, timeout).await;
-        let known = self.static_uids()?;
+        // What cannot be looked at is no reason to leave it without a manifest.
+        let known = self.static_uids();
         self.put(component, text.as_bytes())?;
         atomic_file::remove(&self.pending(component))?;
         stopped?;
-        self.hasten(component, make, &known).await
+        self.hasten(component, make, &known?).await
     }
 
     /// Waits until the kubelet has taken up a pod other than those `known`. The first thing it does is to make the pod's

@@ -84,8 +84,16 @@ pub(super) async fn detach(layout: &Layout, attachments: &[Attachment], report: 
     // One that did not end in time would not the next time either.
     let mut given_up = BTreeSet::new();
     for attachment in attachments {
-        let mut whole = true;
-        for (kind, input) in attachment.calls() {
+        let calls = attachment.calls();
+        let mut whole = !calls.is_empty();
+        if calls.is_empty() {
+            let pod = &attachment.container_id;
+            report.left(
+                format!("what network plugins made for sandbox {pod:.13}, if anything"),
+                "what is written of it names no plugin; it is gone when the machine restarts",
+            );
+        }
+        for (kind, input) in calls {
             if given_up.contains(&kind) {
                 whole = false;
                 continue;
@@ -282,6 +290,14 @@ pub(super) mod tests {
         put(&places::containers(&layout).join("abc/config.json"), b"{}");
         std::fs::create_dir_all(folder.path().join("opt/cni/bin")).unwrap();
         (folder, layout)
+    }
+
+    #[tokio::test]
+    async fn a_result_that_names_no_plugin_is_not_said_to_be_undone() {
+        let (_folder, layout) = machine();
+        let mut report = Report::default();
+        detach(&layout, &[attachment("{")], &mut report).await;
+        assert!(report.removed.is_empty() && report.left.len() == 1, "{report:?}");
     }
 
     #[tokio::test]

@@ -111,6 +111,14 @@ pub fn was_let_go(layout: &Layout) -> Option<String> {
     Some(text.trim().to_owned())
 }
 
+/// Forgets that: this machine becomes another node.
+///
+/// # Errors
+/// When the file cannot be removed.
+pub fn forget_let_go(layout: &Layout) -> Result<(), atomic_file::Error> {
+    atomic_file::remove(&places::left_cluster(layout)).map(drop)
+}
+
 impl Teardown {
     /// Looks at the machine, and changes nothing.
     ///

@@ -24,6 +24,8 @@ pub struct Join<'a> {
     pub certificate_key: Option<&'a CertificateKey>,
     /// The cluster's ranges of Services.
     pub service_ranges: &'a [IpNet],
+    /// What else a worker cannot know and would assume otherwise, as flags: a controller has it from its grant.
+    pub worker_flags: &'a [String],
 }
 
 impl Join<'_> {
@@ -52,6 +54,9 @@ impl Join<'_> {
         }
         if let Some(ranges) = told_ranges(self.service_ranges) {
             arguments.extend(["--service-cidr".to_owned(), ranges]);
+        }
+        if self.kind() == Kind::Worker {
+            arguments.extend_from_slice(self.worker_flags);
         }
         arguments
     }
@@ -100,6 +105,7 @@ mod tests {
             pins: &pins[..1],
             certificate_key: None,
             service_ranges: &usual,
+            worker_flags: &[],
         };
         let (a, b) = ("a".repeat(64), "b".repeat(64));
         let expected = format!("stratum join 10.0.0.1:6443 --token abc123.0123456789abcdef --ca-cert-hash sha256:{a}");
@@ -110,12 +116,19 @@ mod tests {
             ..worker
         };
         assert_eq!(*unknown.line(), expected);
+        let flags = ["--cluster-domain".to_owned(), "corp.example".to_owned()];
+        let elsewhere = Join {
+            worker_flags: &flags,
+            ..worker
+        };
+        assert_eq!(*elsewhere.line(), format!("{expected} --cluster-domain corp.example"));
         let other = ranges(&["10.96.0.0/16", "fd00:10::/112"]);
         let controller = Join {
             endpoint: "[fd00::1]:6443",
             pins: &pins,
             certificate_key: Some(&key),
             service_ranges: &other,
+            worker_flags: &flags,
             ..worker
         };
         let expected = format!(

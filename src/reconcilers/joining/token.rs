@@ -69,7 +69,7 @@ pub enum Life {
 
 /// A text that is no life of a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no life of a token: say 30m, 24h or 7d, or 0 for one that never ends by itself")]
+#[error("{0:?} is no time: say 30m, 24h or 7d, or, for a token, 0 for one that never ends by itself")]
 pub struct NotALife(String);
 
 impl FromStr for Life {

@@ -70,7 +70,7 @@ async fn what_is_made_for_nobody_is_refused_with_a_reason() {
     .await;
     refused(&["--user", " jane"], 3, "no name of a user or group").await;
     refused(&["--user", "jane", "--ttl", "0"], 2, "it always ends").await;
-    refused(&["--user", "jane", "--ttl", "soon"], 2, "no life of a token").await;
+    refused(&["--user", "jane", "--ttl", "soon"], 2, "is no time: say 30m").await;
     refused(&["--group", "dev"], 2, "--user").await;
     let root = tempfile::tempdir().unwrap();
     let all = [&["kubeconfig", "create"], &masters[..4]].concat();

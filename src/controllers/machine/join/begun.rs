@@ -56,11 +56,6 @@ impl Begun {
             .and_then(|()| atomic_file::write(&layout.joining(), text.as_bytes(), Access::Secret))
             .map_err(Error::Note)
     }
-
-    /// Takes the note back: this machine is a node now.
-    pub(super) fn is_done(layout: &Layout) -> Result<(), Error> {
-        atomic_file::remove(&layout.joining()).map(drop).map_err(Error::Note)
-    }
 }
 
 #[cfg(test)]
@@ -100,7 +95,7 @@ mod tests {
         );
         Begun::of(&controller, &[old]).check(&layout).unwrap_err();
         install::check_no_join(&layout).unwrap_err();
-        Begun::is_done(&layout).unwrap();
+        install::finished(&layout).unwrap();
         begun.check(&layout).unwrap();
         install::check_no_join(&layout).unwrap();
     }

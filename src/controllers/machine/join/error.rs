@@ -72,7 +72,7 @@ pub enum Error {
     Fence(#[from] Lost),
     /// Another one is still joining.
     #[error(
-        "another member of etcd is still joining, {member}: etcd takes one at a time; try again when it has its vote"
+        "another member of etcd is still joining, {member}: etcd takes one at a time; try again when it has its vote; if its machine is gone, remove it (etcdctl member list, etcdctl member remove)"
     )]
     NotItsTurn {
         /// Which.

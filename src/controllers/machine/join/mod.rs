@@ -134,13 +134,13 @@ impl Prospect {
         writer: &mut dyn Write,
     ) -> Result<Node, Error> {
         let begun = Begun::of(&self.state, &self.discovered.bundle);
+        // Asked before, but not under this machine's lock.
+        begun.check(&layout)?;
         begun.write(&layout)?;
-        let node = match self.state.role {
-            Role::Worker => self.join_as_worker(layout, config, writer).await?,
-            Role::Controller => self.join_as_controller(layout, config, fence, writer).await?,
-        };
-        Begun::is_done(&node.layout)?;
-        Ok(node)
+        match self.state.role {
+            Role::Worker => self.join_as_worker(layout, config, writer).await,
+            Role::Controller => self.join_as_controller(layout, config, fence, writer).await,
+        }
     }
 
     async fn join_as_worker(mut self, layout: Layout, config: Config, writer: &mut dyn Write) -> Result<Node, Error> {
@@ -157,9 +157,7 @@ impl Prospect {
             let kubelet = connection::client(&kubelet, None).await.map_err(Error::Kubeconfig)?;
             self.state.networks.learned_dns = learn_dns(&kubelet, writer).await;
         }
-        let node = install::install(layout, self.state, config, now, writer)?;
-        node_pki::forget_claim_key(&node.layout).map_err(Error::Pki)?;
-        Ok(node)
+        Ok(install::install(layout, self.state, config, now, writer)?)
     }
 
     async fn join_as_controller(

@@ -106,6 +106,7 @@ mod tests {
             (true, leave::Error::Client(String::new()), true),
             (false, leave::Error::NoQuorum { healthy: 0, needed: 1 }, false),
             (true, leave::Error::NoQuorum { healthy: 0, needed: 1 }, true),
+            (false, leave::Error::Members(none_answers()), false),
             // The answer to the removal may have been lost.
             (false, leave::Error::Etcd(none_answers()), true),
         ] {

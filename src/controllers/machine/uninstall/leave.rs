@@ -66,6 +66,9 @@ pub enum Error {
     /// Another operation may change the cluster by now.
     #[error("{0}")]
     Fence(Lost),
+    /// Who the members are.
+    #[error("cannot learn the members of etcd")]
+    Members(#[source] etcd::Error),
     /// The member.
     #[error("cannot remove this node's member of etcd")]
     Etcd(#[source] etcd::Error),

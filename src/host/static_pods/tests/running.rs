@@ -156,6 +156,25 @@ async fn a_pod_that_is_not_taken_up_is_made_another() {
     assert!(pods.path(Component::Etcd).exists());
 }
 
+/// Whatever cannot be read of the kubelet's by then: without a manifest there would be no component, and nobody to see it.
+#[tokio::test]
+async fn a_restart_that_cannot_look_any_more_leaves_a_manifest() {
+    let (machine, pods) = Machine::with_state(&one_controller());
+    machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
+    let folder = pods.layout.kubelet_root().join("pods");
+    let breaks = async {
+        while pods.path(Component::Etcd).exists() {
+            tokio::task::yield_now().await;
+        }
+        std::fs::create_dir_all(pods.layout.kubelet_root()).unwrap();
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::write(&folder, "no folder").unwrap();
+    };
+    let (restarted, ()) = tokio::join!(pods.restart(Component::Etcd, LONG), breaks);
+    restarted.unwrap_err();
+    assert!(pods.path(Component::Etcd).exists());
+}
+
 /// Its manifest was written a moment ago and the kubelet is about to start it.
 #[tokio::test]
 async fn a_pod_that_was_not_seen_yet_is_waited_for() {
