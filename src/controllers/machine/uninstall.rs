@@ -377,14 +377,14 @@ mod tests {
         let layout = Layout::under(folder.path());
         atomic_file::create_folder(&layout.state(), Access::Secret).unwrap();
         let named = |note: &str| {
-            std::fs::write(layout.joining(), note).unwrap();
+            atomic_file::write(&layout.joining(), note.as_bytes(), Access::Secret).unwrap();
             cut_off(&layout)
         };
         assert_eq!(cut_off(&layout), None);
         assert_eq!(named("controller beta\nsha256:00\n").as_deref(), Some("beta"));
         assert_eq!(named("worker beta\nsha256:00\n"), None);
         // It came to its end: the member is this node's.
-        std::fs::write(layout.node_state(), "").unwrap();
+        atomic_file::write(&layout.node_state(), b"", Access::Secret).unwrap();
         assert_eq!(named("controller beta\n"), None);
     }
 }

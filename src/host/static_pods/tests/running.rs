@@ -168,7 +168,7 @@ async fn a_restart_that_cannot_look_any_more_leaves_a_manifest() {
         }
         std::fs::create_dir_all(pods.layout.kubelet_root()).unwrap();
         let _ = std::fs::remove_dir_all(&folder);
-        std::fs::write(&folder, "no folder").unwrap();
+        crate::host::atomic_file::write(&folder, b"no folder", crate::host::atomic_file::Access::Secret).unwrap();
     };
     let (restarted, ()) = tokio::join!(pods.restart(Component::Etcd, LONG), breaks);
     restarted.unwrap_err();
