@@ -11,6 +11,16 @@ pub enum Output {
     Json,
 }
 
+impl Output {
+    /// Where a command tells what it does, while it does it: not where a program reads the answer.
+    pub fn progress(self) -> Box<dyn Write> {
+        match self {
+            Self::Table => Box::new(io::stdout()),
+            Self::Json => Box::new(io::stderr()),
+        }
+    }
+}
+
 /// Writes text to standard output. A reader that went away (`| head`) is no failure.
 ///
 /// # Errors

@@ -16,6 +16,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::connection::Fence;
 use super::lease::{LeaseError, Leases, Tenant};
 use super::operator::SYSTEM_NAMESPACE;
+use super::progress::tell;
 use super::shutdown::Signals;
 use crate::host::{clock, entropy};
 use crate::pki::hexadecimal;
@@ -234,10 +235,11 @@ async fn stand(tenant: &mut Tenant, progress: &mut dyn Write) -> Result<Held, Fe
                     told = true;
                     let who = holder.map_or_else(|| "an operation that is not known".to_owned(), |who| who.to_string());
                     let left = until.saturating_sub(now).as_secs();
-                    // A reader that went away loses the line.
-                    let _ = writeln!(
+                    tell(
                         progress,
-                        "{who} has not renewed Lease {NAME}, or its clock is wrong: watching it for {left} s"
+                        format_args!(
+                            "{who} has not renewed Lease {NAME}, or its clock is wrong: watching it for {left} s"
+                        ),
                     );
                 }
                 tenant.wait(until).await;

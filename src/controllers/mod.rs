@@ -33,6 +33,7 @@ pub mod mirror;
 pub mod nodes;
 pub mod once;
 pub mod operator;
+mod progress;
 pub mod shutdown;
 pub mod spread;
 pub mod status;

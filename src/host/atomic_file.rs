@@ -216,6 +216,18 @@ pub fn write_if_changed(path: &Path, bytes: &[u8], access: Access) -> Result<boo
     write(path, bytes, access).map(|()| true)
 }
 
+/// What came of reading a file; none when it is not there.
+///
+/// # Errors
+/// When it is there and cannot be read.
+pub fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+    match read {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Removes a file durably. A file that is not there is removed already; says whether one was.
 ///
 /// # Errors

@@ -21,6 +21,7 @@ pub mod local_record;
 pub mod lock;
 pub mod node_pki;
 pub mod node_state;
+mod parallel;
 pub mod payload;
 pub mod pki_folder;
 pub mod preflight;

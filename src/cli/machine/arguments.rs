@@ -87,11 +87,10 @@ impl NodeArguments {
 
     /// Where the command tells what it does while it does it.
     pub(super) fn progress(&self) -> Box<dyn Write> {
-        match self.output {
-            Output::Table | Output::Json if self.quiet => Box::new(std::io::sink()),
-            Output::Table => Box::new(std::io::stdout()),
-            Output::Json => Box::new(std::io::stderr()),
+        if self.quiet {
+            return Box::new(std::io::sink());
         }
+        self.output.progress()
     }
 
     /// Tells what was made.

@@ -127,7 +127,7 @@ async fn become_node(
     let node = match prospect.join(layout, config, fence, progress).await {
         Ok(node) => node,
         Err(error) if error.is_lost_fence() => {
-            printer::stderr(&format!("error: {error}\n"));
+            printer::error(error);
             return Ok(Exit::LeadershipLost);
         }
         Err(error) => return Err(error.into()),

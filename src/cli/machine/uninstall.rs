@@ -84,10 +84,7 @@ async fn act(settings: &Settings, output: Output) -> anyhow::Result<Exit> {
         })?;
         return Ok(Exit::Done);
     }
-    let mut progress: Box<dyn std::io::Write> = match output {
-        Output::Table => Box::new(std::io::stdout()),
-        Output::Json => Box::new(std::io::stderr()),
-    };
+    let mut progress = output.progress();
     let mut fence = match fencing::fence(settings, &plan.cluster, &mut progress).await {
         Ok(fence) => fence,
         Err(error) => return Ok(super::refused(error)),

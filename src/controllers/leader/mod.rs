@@ -16,6 +16,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::connection::Fence;
 use super::lease::{self, CALL_LIMIT, LeaseError, Leases, Tenant};
 use crate::host::{clock, entropy};
+use crate::pki::hexadecimal;
 use crate::reconcilers::election::{self, Action, Held, Identity, LEADERSHIP, LossReason};
 use crate::reconcilers::inventory::CONFIG_MAP;
 use crate::reconcilers::inventory::records::TERM_ANNOTATION;
@@ -139,7 +140,7 @@ struct Candidate {
 impl Candidate {
     fn new(settings: &CampaignSettings, client: Client) -> Self {
         let random: [u8; 8] = entropy::bytes();
-        let me = Identity::new(&settings.node, &format!("{:016x}", u64::from_be_bytes(random)));
+        let me = Identity::new(&settings.node, &hexadecimal(&random));
         let leases = Leases::new(client.clone(), &settings.namespace, LEASE);
         Self {
             client,

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use crate::controllers::cluster::{self, CallError, CallErrorKind};
 use crate::controllers::identities;
+use crate::controllers::progress::tell;
 use crate::controllers::{hands, nodes};
 use crate::host::clock;
 use crate::pki::certificate::Certificate;
@@ -184,13 +185,8 @@ impl Told {
             },
         };
         self.0 = Some((waits, waited));
-        tell(writer, &line);
+        tell(writer, line);
     }
-}
-
-fn tell(writer: &mut dyn Write, line: &str) {
-    // A reader that went away loses the line.
-    let _ = writeln!(writer, "{line}").and_then(|()| writer.flush());
 }
 
 /// Asks for the client certificate of a node's kubelet, and waits until it is issued; the chain as PEM. The same key asks
@@ -234,7 +230,7 @@ pub async fn certificate(
         };
         if let Some(ByteString(issued)) = status.certificate {
             let issued = own(&issued, key, request)?;
-            tell(writer, &format!("the certificate of node {node} is issued"));
+            tell(writer, format_args!("the certificate of node {node} is issued"));
             return Ok(issued);
         }
         let conditions = status.conditions.unwrap_or_default();

@@ -69,11 +69,7 @@ impl Error {
 /// When it is there and cannot be read.
 pub(super) fn begun(layout: &Layout) -> Result<Option<String>, Error> {
     let path = layout.joining();
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Note { path, source }),
-    }
+    atomic_file::if_there(std::fs::read_to_string(&path)).map_err(|source| Error::Note { path, source })
 }
 
 /// Whether no join has begun on this machine: a founder would take over the authorities of the cluster it was to join.

@@ -5,6 +5,7 @@ use std::io::Write;
 
 use jiff::Timestamp;
 
+use crate::controllers::progress::tell;
 use crate::host::layout::Layout;
 use crate::host::node_pki;
 use crate::host::node_state::{self, NodeState, Profile};
@@ -90,12 +91,11 @@ impl Node {
         let prepared = node_pki::prepare(&self.layout, &self.state, now).map_err(Error::Pki)?;
         let kubeconfigs = node_pki::write_kubeconfigs(&self.layout, &self.state).map_err(Error::Pki)?;
         for path in prepared.changed.iter().chain(&kubeconfigs) {
-            // A reader that went away loses the line.
-            let _ = writeln!(writer, "wrote {}", path.display());
+            tell(writer, format_args!("wrote {}", path.display()));
         }
         if self.state.profile == Profile::Cis {
             for setting in runtime::set_kernel(&self.layout).map_err(Error::Kernel)? {
-                let _ = writeln!(writer, "set the kernel's {setting}");
+                tell(writer, format_args!("set the kernel's {setting}"));
             }
         }
         let facts = Facts::detect(self.layout.root());
@@ -111,26 +111,30 @@ impl Node {
             .write_all(&self.state)
             .map_err(Error::StaticPods)?;
         for component in &written.changed {
-            let _ = writeln!(writer, "wrote the manifest of {component}");
+            tell(writer, format_args!("wrote the manifest of {component}"));
         }
         for component in &written.removed {
-            let _ = writeln!(
+            tell(
                 writer,
-                "removed the manifest of {component}, which this node has no longer"
+                format_args!("removed the manifest of {component}, which this node has no longer"),
             );
         }
         for leftover in &written.swept {
-            let _ = writeln!(
+            tell(
                 writer,
-                "removed {}: left over by a write that was interrupted, and the kubelet would take it for a pod",
-                leftover.display()
+                format_args!(
+                    "removed {}: left over by a write that was interrupted, and the kubelet would take it for a pod",
+                    leftover.display()
+                ),
             );
         }
         for stray in &written.strays {
-            let _ = writeln!(
+            tell(
                 writer,
-                "warning: {} is none of this program's, and the kubelet takes it for a pod",
-                stray.display()
+                format_args!(
+                    "warning: {} is none of this program's, and the kubelet takes it for a pod",
+                    stray.display()
+                ),
             );
         }
         Ok(())

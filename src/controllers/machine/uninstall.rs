@@ -21,6 +21,7 @@ use super::install;
 use crate::controllers::concern::chain;
 use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::nodes;
+use crate::controllers::progress::tell;
 use crate::host::etcd::members::{Leaving, Member, Members};
 use crate::host::etcd::{self, Etcd};
 use crate::host::layout::{Identity, Layout};
@@ -358,11 +359,6 @@ async fn give_up(
         }
     };
     Error::Leave { running, source }
-}
-
-fn tell(progress: &mut dyn Write, line: &str) {
-    // A reader that went away loses the line.
-    let _ = writeln!(progress, "{line}");
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use super::super::atomic_file::{self, Access};
+use super::super::parallel::on_every_processor;
 use super::lock::LOCK;
-use super::parallel::on_every_processor;
 use super::verify::wrong_files;
 use super::{Error, Progress, Verified};
 

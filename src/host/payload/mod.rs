@@ -19,7 +19,6 @@ mod foreign;
 mod import;
 mod install;
 mod lock;
-mod parallel;
 mod progress;
 #[cfg(test)]
 mod tests;

@@ -10,14 +10,13 @@ mod bundle;
 mod credential;
 mod error;
 
-use std::io;
 use std::path::{Path, PathBuf};
-use std::thread;
 
 use jiff::Timestamp;
 use zeroize::Zeroizing;
 
 use super::atomic_file::{self, Access, Content, NewFile};
+use super::parallel::on_every_processor;
 use crate::pki::authority::Authority;
 use crate::pki::certificate::Certificate;
 use crate::pki::key::{self, Key, KeyKind, Serial};
@@ -340,14 +339,12 @@ pub fn is_public_half(pem: &[u8], key: &Key) -> bool {
 /// # Errors
 /// When it is there and cannot be read.
 pub fn read(path: &Path) -> Result<Option<Zeroizing<Vec<u8>>>, Error> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes.into())),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Read {
-            path: path.to_owned(),
-            source,
-        }),
-    }
+    let read = atomic_file::if_there(std::fs::read(path));
+    let bytes = read.map_err(|source| Error::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(bytes.map(Zeroizing::new))
 }
 
 fn serial(path: &Path) -> Result<Serial, Error> {
@@ -359,17 +356,6 @@ fn serial(path: &Path) -> Result<Serial, Error> {
 
 /// Keys, made on every processor.
 fn generate(kind: KeyKind, count: usize) -> Result<Vec<Key>, key::Error> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(count);
-    thread::scope(|scope| {
-        let start = |first: usize| {
-            let share = (first..count).step_by(threads);
-            scope.spawn(move || share.map(|_| Key::generate(kind)).collect::<Result<Vec<_>, _>>())
-        };
-        let working: Vec<_> = (0..threads).map(start).collect();
-        let mut keys = Vec::with_capacity(count);
-        for worker in working {
-            keys.extend(worker.join().unwrap_or(Err(key::Error::Make(kind)))?);
-        }
-        Ok(keys)
-    })
+    let made = on_every_processor(&vec![kind; count], |kind| Key::generate(*kind));
+    made.into_iter().collect()
 }

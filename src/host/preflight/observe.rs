@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
+use super::super::atomic_file;
 use super::super::layout::Layout;
 use super::{Facts, Forwarding, Process};
 
@@ -59,14 +60,10 @@ pub fn observe(layout: &Layout, program: Option<&Path>) -> Result<Facts, Error> 
 
 /// A file's text; none when it is not there.
 fn text(path: &Path) -> Result<Option<String>, Error> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error {
-            path: path.to_owned(),
-            source,
-        }),
-    }
+    atomic_file::if_there(std::fs::read_to_string(path)).map_err(|source| Error {
+        path: path.to_owned(),
+        source,
+    })
 }
 
 fn switch(root: &Path, file: &str) -> Result<Option<bool>, Error> {

@@ -135,12 +135,8 @@ pub(super) fn text(path: &Path) -> Result<&str, Error> {
 
 /// A file's bytes, `None` when it is not there.
 pub(super) fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    match std::fs::read(path) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(Error::Read {
-            path: path.to_owned(),
-            source,
-        }),
-    }
+    atomic_file::if_there(std::fs::read(path)).map_err(|source| Error::Read {
+        path: path.to_owned(),
+        source,
+    })
 }

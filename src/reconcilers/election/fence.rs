@@ -17,6 +17,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 
 use super::{Action, Identity, Observed, TakeReason, Timing, believed_duration, holder};
+use crate::pki::hexadecimal;
 
 /// The name of the Lease, in the system namespace.
 pub const NAME: &str = "stratum-maintenance";
@@ -46,7 +47,7 @@ impl RunId {
     /// The id that these random bytes make.
     #[must_use]
     pub fn of(random: [u8; 8]) -> Self {
-        Self(format!("{:016x}", u64::from_be_bytes(random)))
+        Self(hexadecimal(&random))
     }
 }
 

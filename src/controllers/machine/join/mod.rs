@@ -34,6 +34,7 @@ use crate::controllers::joining::discovery::{Discovered, Told, discover};
 use crate::controllers::joining::material::{CLUSTER_FILE, download_material};
 use crate::controllers::joining::wire::Limits;
 use crate::controllers::operator::SYSTEM_NAMESPACE;
+use crate::controllers::progress::tell;
 use crate::host::etcd::members::{Joining, Members, peer_url};
 use crate::host::etcd::{self, Etcd};
 use crate::host::layout::{Identity, Layout};
@@ -236,14 +237,14 @@ impl Prospect {
                 Joining::Taken(member) => return Err(Error::MemberTaken { member }),
                 Joining::Wait(member) if began.elapsed() > TURN_WITHIN => return Err(Error::NotItsTurn { member }),
                 Joining::Wait(member) => {
-                    let _ = writeln!(writer, "waiting for {member} to join etcd first");
+                    tell(writer, format_args!("waiting for {member} to join etcd first"));
                     clock::sleep(PACE).await;
                 }
                 Joining::Add => {
                     etcd.add_learner(&peer_url(address)).await.map_err(Error::Etcd)?;
-                    let _ = writeln!(
+                    tell(
                         writer,
-                        "{name} is a member of etcd, without a vote until it has caught up"
+                        format_args!("{name} is a member of etcd, without a vote until it has caught up"),
                     );
                     return etcd.members().await.map_err(Error::Etcd);
                 }
@@ -275,11 +276,13 @@ async fn learn_dns(client: &Client, writer: &mut dyn Write) -> Option<IpAddr> {
         Ok(service) => service.spec?.cluster_ip?.parse().ok(),
         Err(error) if error.kind() == CallErrorKind::NotFound => None,
         Err(error) => {
-            let _ = writeln!(
+            tell(
                 writer,
-                "warning: the address of the cluster's DNS could not be learned ({}): pods of this node will ask {}, the usual one; if the cluster has another, take this node off and join with --service-cidr",
-                error.reason(),
-                Networks::USUAL_DNS
+                format_args!(
+                    "warning: the address of the cluster's DNS could not be learned ({}): pods of this node will ask {}, the usual one; if the cluster has another, take this node off and join with --service-cidr",
+                    error.reason(),
+                    Networks::USUAL_DNS
+                ),
             );
             None
         }

@@ -7,6 +7,7 @@ use super::departure::Departure;
 use super::{Settings, client, etcd, servers};
 use crate::controllers::cluster_fence::{self, ClusterFence, FenceError, Lost};
 use crate::controllers::concern::chain;
+use crate::controllers::progress::tell;
 use crate::host::etcd::members::Member;
 use crate::host::layout::Layout;
 use crate::host::node_state::{self, API_SERVER_PORT, NodeState};
@@ -97,10 +98,9 @@ pub async fn fence(
         }
     }
     if settings.offline || matches!(departure, Departure::Last { .. }) {
-        // A reader that went away loses the line.
-        let _ = writeln!(
+        tell(
             progress,
-            "the cluster fence is skipped: no API server answers ({reason})"
+            format_args!("the cluster fence is skipped: no API server answers ({reason})"),
         );
         return Ok(Fenced::Skipped);
     }

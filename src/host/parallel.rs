@@ -1,4 +1,4 @@
-//! Work on many files at a time: one alone leaves processors idle, or the disk.
+//! Work on many things at a time, such as files or keys: one alone leaves processors idle, or the disk.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ pub(super) fn on_every_processor<I: Sync, R: Send>(items: &[I], work: impl Fn(&I
                 .push(result);
         }
     };
-    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(one_after_another);
