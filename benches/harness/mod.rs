@@ -11,5 +11,6 @@ pub(crate) mod credentials;
 pub(crate) mod measure;
 pub(crate) mod objects;
 pub(crate) mod process;
+pub(crate) mod run;
 pub(crate) mod signals;
 pub(crate) mod table;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use http::Method;
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,9 @@ use stratum::host::static_pods::{Component, Inputs, Mark, StaticPods};
 use stratum::host::{clock, https};
 use tokio::sync::watch;
 
+use crate::harness::binaries::eventually;
 use crate::probe::Probe;
+use crate::ready::client_of;
 
 /// The manifests of a control plane of kubeadm's.
 const MANIFESTS: &str = "/etc/kubernetes/manifests";
@@ -107,9 +109,7 @@ async fn restart(arguments: &Arguments) -> Result<Seen> {
     }
     pods.wait_replaced(component, mark, LIMIT).await?;
     let replaced = began.elapsed().as_secs_f64();
-    until(|| probe.is_well(component))
-        .await
-        .with_context(|| format!("{component} did not come back"))?;
+    until(&format!("{component} is back"), async || probe.is_well(component).await).await?;
     // Nobody of before was left: who answers is new.
     let well = clock::monotonic();
     let away = answers.steady(well + STEADY).await?;
@@ -137,9 +137,9 @@ async fn move_out_and_back(pods: &StaticPods, component: Component) -> Result<()
     );
     std::fs::rename(&here, &away)?;
     let gone = async || !pods.running(component).unwrap_or(true);
-    let gone = until(gone).await;
+    let gone = until(&format!("{component} has ended"), gone).await;
     std::fs::rename(&away, &here)?;
-    gone.with_context(|| format!("{component} did not end"))
+    gone
 }
 
 /// Puts a manifest in the place of another that differs in an annotation. JSON is YAML.
@@ -150,15 +150,8 @@ fn rewrite(path: &Path) -> Result<()> {
     Ok(atomic_file::write(path, pod.to_string().as_bytes(), Access::Secret)?)
 }
 
-async fn until(mut condition: impl AsyncFnMut() -> bool) -> Result<()> {
-    let began = clock::monotonic();
-    while !condition().await {
-        if began.elapsed() > LIMIT {
-            bail!("not within {} s", LIMIT.as_secs());
-        }
-        clock::sleep(PACE).await;
-    }
-    Ok(())
+async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) -> Result<()> {
+    eventually(what, LIMIT, PACE, async || Ok(condition().await.then_some(()))).await
 }
 
 /// A client of this node's API server that may read an object.
@@ -169,9 +162,7 @@ fn client(way: Way) -> Result<https::Client> {
         // It may read Nodes.
         ("/etc/kubernetes/pki", "apiserver-kubelet-client")
     };
-    let pki = Path::new(pki);
-    let [certificate, key] = ["crt", "key"].map(|suffix| pki.join(format!("{name}.{suffix}")));
-    Ok(https::Client::new(&pki.join("ca.crt"), &certificate, &key)?)
+    Ok(client_of(Path::new(pki), name)?)
 }
 
 /// The answers of the API server, asked all the time.

@@ -27,7 +27,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 
 use ::stratum::host::assets::Tool;
-use ::stratum::host::clock;
+use harness::run;
 use harness::table::{Table, progress};
 use rig::Rig;
 
@@ -85,24 +85,18 @@ fn main() -> ExitCode {
     }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error.into()),
+        Err(error) => return run::failed(&error.into()),
     };
     if let Some(Inside::Inside(arguments)) = &arguments.inside {
         return match runtime.block_on(inside::run(arguments)) {
             Ok(()) => ExitCode::SUCCESS,
-            Err(error) => failed(&error),
+            Err(error) => run::failed(&error),
         };
     }
-    match runtime.block_on(run(&arguments)) {
-        Ok(table) => {
-            table.print(arguments.markdown);
-            table.exit_code()
-        }
-        Err(error) => failed(&error),
-    }
+    run::ended(runtime.block_on(measure(&arguments)), arguments.markdown)
 }
 
-async fn run(arguments: &Arguments) -> Result<Table> {
+async fn measure(arguments: &Arguments) -> Result<Table> {
     let interrupted = harness::signals::interrupted()?;
     tokio::pin!(interrupted);
     let mut table = Table::default();
@@ -114,10 +108,7 @@ async fn run(arguments: &Arguments) -> Result<Table> {
     };
     match measured {
         Some(measured) => measured?,
-        None => {
-            progress("interrupted");
-            table.add_unmeasured("interrupted");
-        }
+        None => run::interrupted(&mut table),
     }
     Ok(table)
 }
@@ -135,27 +126,11 @@ async fn measure_all(arguments: &Arguments, table: &mut Table) -> Result<()> {
         if !arguments.only.is_empty() && !arguments.only.contains(benchmark) {
             continue;
         }
-        progress(benchmark.name());
-        let began = clock::monotonic();
-        let work = async {
-            match benchmark {
-                Benchmark::N1 => ready::run(&mut rig, arguments.rounds, table).await,
-                Benchmark::N2 => restart::run(&mut rig, arguments.rounds, table).await,
-            }
+        let measure = async |table: &mut Table| match benchmark {
+            Benchmark::N1 => ready::run(&mut rig, arguments.rounds, table).await,
+            Benchmark::N2 => restart::run(&mut rig, arguments.rounds, table).await,
         };
-        // What was measured before is not lost over what cannot be.
-        let measured = tokio::time::timeout(LONGEST, work).await;
-        if let Err(error) = measured.unwrap_or_else(|late| Err(late.into())) {
-            progress(&format!("  {} could not be measured: {error:#}", benchmark.name()));
-            table.add_unmeasured(benchmark.name());
-        }
-        let took = began.elapsed().as_secs_f64();
-        progress(&format!("  {} took {took:.0} s", benchmark.name()));
+        run::one(benchmark.name(), LONGEST, table, measure).await;
     }
     Ok(())
-}
-
-fn failed(error: &anyhow::Error) -> ExitCode {
-    progress(&format!("cannot measure: {error:#}"));
-    ExitCode::FAILURE
 }

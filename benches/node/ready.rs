@@ -182,7 +182,8 @@ async fn is_ready(node: &Node, pki: &str) -> Result<Instant> {
     let mut client = None;
     let asked = async || {
         if client.is_none() {
-            client = client_of(&node.path(pki));
+            // Both sides make it, and it is there once they have.
+            client = client_of(&node.path(pki), "apiserver-kubelet-client").ok();
         }
         let Some(client) = &client else { return Ok(None) };
         let answer = ready::readyz(client, server, Duration::from_secs(1)).await;
@@ -191,9 +192,11 @@ async fn is_ready(node: &Node, pki: &str) -> Result<Instant> {
     eventually("an API server that is ready", LIMIT, PACE, asked).await
 }
 
-/// A client of certificates that both sides make, once they have.
-pub(crate) fn client_of(pki: &Path) -> Option<https::Client> {
-    let [authority, certificate, key] =
-        ["ca.crt", "apiserver-kubelet-client.crt", "apiserver-kubelet-client.key"].map(|name| pki.join(name));
-    https::Client::new(&authority, &certificate, &key).ok()
+/// A client with the certificate of this name below a PKI folder.
+///
+/// # Errors
+/// Names the file that cannot be used.
+pub(crate) fn client_of(pki: &Path, name: &str) -> Result<https::Client, https::Error> {
+    let [certificate, key] = ["crt", "key"].map(|suffix| pki.join(format!("{name}.{suffix}")));
+    https::Client::new(&pki.join("ca.crt"), &certificate, &key)
 }

@@ -34,7 +34,7 @@ use clap::{Parser, ValueEnum};
 
 use bed::Bed;
 use harness::table::Table;
-use harness::{measure, table};
+use harness::{measure, run, table};
 
 /// Benchmarks of `stratum operator`; prints a table with PASS or MISS.
 #[derive(Clone, Debug, Parser)]
@@ -105,18 +105,12 @@ fn main() -> ExitCode {
     }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&error.into()),
+        Err(error) => return run::failed(&error.into()),
     };
-    match runtime.block_on(run(&arguments)) {
-        Ok(table) => {
-            table.print(arguments.markdown);
-            table.exit_code()
-        }
-        Err(error) => failed(&error),
-    }
+    run::ended(runtime.block_on(measure_wanted(&arguments)), arguments.markdown)
 }
 
-async fn run(arguments: &Arguments) -> Result<Table> {
+async fn measure_wanted(arguments: &Arguments) -> Result<Table> {
     let interrupted = harness::signals::interrupted()?;
     tokio::pin!(interrupted);
     let bed = tokio::select! {
@@ -129,8 +123,7 @@ async fn run(arguments: &Arguments) -> Result<Table> {
         () = &mut interrupted => true,
     };
     if was_interrupted {
-        table::progress("interrupted");
-        table.add_unmeasured("interrupted");
+        run::interrupted(&mut table);
     }
     // Whatever became of the measurements, nothing of the run stays.
     bed.end().await?;
@@ -145,19 +138,10 @@ async fn measure_all(bed: &Bed, table: &mut Table) {
         if !bed.arguments.wants(*benchmark) {
             continue;
         }
-        let began = stratum::host::clock::monotonic();
-        table::progress(benchmark.name());
-        // What was measured before is not lost over what cannot be.
-        let measured = tokio::time::timeout(LONGEST, measure(*benchmark, bed, table)).await;
-        if let Err(error) = measured.unwrap_or_else(|late| Err(late.into())) {
-            table::progress(&format!("  {} could not be measured: {error:#}", benchmark.name()));
-            table.add_unmeasured(benchmark.name());
-        }
-        table::progress(&format!(
-            "  {} took {:.0} s",
-            benchmark.name(),
-            began.elapsed().as_secs_f64()
-        ));
+        run::one(benchmark.name(), LONGEST, table, async |table| {
+            measure(*benchmark, bed, table).await
+        })
+        .await;
     }
 }
 
@@ -174,9 +158,4 @@ async fn measure(benchmark: Benchmark, bed: &Bed, table: &mut Table) -> Result<(
         Benchmark::B11 => handover::run(bed, table).await,
         Benchmark::B12 => size::run(bed, table).await,
     }
-}
-
-fn failed(error: &anyhow::Error) -> ExitCode {
-    table::progress(&format!("cannot measure: {error:#}"));
-    ExitCode::FAILURE
 }

@@ -1,7 +1,6 @@
 //! What people and accidents do to a node, through the commands: each is told in words that say what to do, changes nothing
 //! that it should not, and is no obstacle to the right command afterwards.
 
-use std::path::Path;
 use std::time::Duration;
 
 use stratum::host::child::Exit;
@@ -10,7 +9,8 @@ use stratum::pki::authority::Authority;
 use crate::commands::{FAILED, REFUSED, STATE, files, refused, started};
 use crate::interrupted::uninstalled_in_pieces;
 use crate::rig::{Node, OurCluster, Ours, Rig};
-use crate::support::{impostor, stratum, wait_for};
+use crate::started::{is_ready, rig};
+use crate::support::{impostor, wait_for};
 
 const BOOT: Duration = Duration::from_secs(240);
 /// Until a command that was started has come to where it waits.
@@ -23,9 +23,7 @@ const SCHEDULER: &str = "/var/lib/stratum/static-pods/kube-scheduler.yaml";
 /// loses its state, gets it back and leaves, and a controller whose manifests were tampered with.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_goes_wrong_with_a_node_is_told_and_mended() {
-    let mut rig = Rig::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs"), stratum())
-        .await
-        .unwrap();
+    let mut rig = rig().await;
     let mut cluster = rig.stratum(1, 0).await.unwrap();
     let machine = rig.prepared("joiner").await.unwrap();
 
@@ -38,16 +36,11 @@ async fn what_goes_wrong_with_a_node_is_told_and_mended() {
     a_state_that_cannot_be_used(&machine).await;
 
     let worker = machine.up().await.unwrap();
-    let is_ready = || async {
+    let ready = || async {
         worker.is_up().unwrap();
-        let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
-        let told = cluster
-            .first()
-            .kubectl(&["get", "node", "joiner", "--output", ready])
-            .await;
-        told.ok().filter(|told| told == "True")
+        is_ready(cluster.first(), "joiner").await
     };
-    wait_for("the worker to be Ready after all of that", BOOT, is_ready).await;
+    wait_for("the worker to be Ready after all of that", BOOT, ready).await;
     let Ours { up, node } = worker;
     uninstalled_in_pieces(&node).await;
     drop(up);

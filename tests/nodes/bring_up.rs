@@ -1,12 +1,12 @@
 //! A cluster made by `stratum` alone, on real kubelets: it does what a cluster is for.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::rig::{OurCluster, Ours, Rig, TALKER};
-use crate::support::{stratum, wait_for};
+use crate::rig::{OurCluster, Ours, TALKER};
+use crate::started::rig;
+use crate::support::wait_for;
 
 /// Images imported and pods started, on two busy processors.
 const BOOT: Duration = Duration::from_secs(240);
@@ -14,9 +14,7 @@ const SOON: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_and_a_worker_make_a_cluster() {
-    let mut rig = Rig::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs"), stratum())
-        .await
-        .unwrap();
+    let mut rig = rig().await;
     let cluster = rig.stratum(1, 1).await.unwrap();
     let (controller, worker) = (cluster.first(), &cluster.workers[0]);
     let nodes = [controller.node.name(), worker.node.name()];

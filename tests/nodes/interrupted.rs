@@ -1,14 +1,14 @@
 //! A disk that fills up, and commands that are killed.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 use stratum::host::clock;
 
 use crate::commands::{FAILED, STATE, files, refused_with, started};
-use crate::rig::{Node, Rig};
-use crate::support::{stratum, wait_for};
+use crate::rig::Node;
+use crate::started::rig;
+use crate::support::wait_for;
 
 /// Until a command that was started has come to where it writes: it verifies the payload first.
 const SOON: Duration = Duration::from_secs(60);
@@ -18,9 +18,7 @@ const SOON: Duration = Duration::from_secs(60);
 async fn a_full_disk_and_kills_leave_what_was_there_whole() {
     const FILLER: &str = "/var/lib/stratum/filler";
     const ETCD: &str = "/var/lib/stratum/static-pods/etcd.yaml";
-    let mut rig = Rig::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs"), stratum())
-        .await
-        .unwrap();
+    let mut rig = rig().await;
     rig.payload().await.unwrap();
     let machine = rig.prepared("full").await.unwrap();
     let address = machine.address().to_string();

@@ -1,17 +1,15 @@
 //! A cluster of the real kubeadm on the rig: later work is judged on it, so it has to be a real one.
 
-use std::path::Path;
 use std::time::Duration;
 
 use stratum::host::child::Program;
 
-use crate::rig::Rig;
-use crate::support::{kubectl, stratum, wait_for};
+use crate::started::rig;
+use crate::support::{kubectl, wait_for};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubeadm_makes_a_cluster_of_a_controller_and_a_worker() {
-    let parent = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs");
-    let mut rig = Rig::start(&parent, stratum()).await.unwrap();
+    let mut rig = rig().await;
     let cluster = rig.kubeadm(1).await.unwrap();
     let controller = &cluster.members[0].node;
     // From this machine, as a person does it.

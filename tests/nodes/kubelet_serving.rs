@@ -17,6 +17,7 @@ use stratum::pki::leaf::{Request, issue};
 use stratum::pki::name::Subject;
 
 use crate::rig::{Credential, Kubelet, Node, PAUSE_IMAGE, Rig, STATIC_PODS};
+use crate::started::rig;
 use crate::support::operator::Operator;
 use crate::support::{Cluster, Options, stratum, wait_for};
 
@@ -36,9 +37,7 @@ const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_of_a_pod_is_read_once_the_operator_approved_its_kubelet() {
-    let mut rig = Rig::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs"), stratum())
-        .await
-        .unwrap();
+    let mut rig = rig().await;
     // Kept with the logs of the nodes when the test fails.
     let folder = rig.logs().join("plane");
     std::fs::create_dir(&folder).unwrap();

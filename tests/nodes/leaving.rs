@@ -1,13 +1,13 @@
 //! A worker that leaves: its Node is deleted by the operator, and nothing of it is left on the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::rig::{Node, Ours, Rig, TALKER};
-use crate::support::{stratum, wait_for};
+use crate::rig::{Node, Ours, TALKER};
+use crate::started::{is_ready, rig};
+use crate::support::wait_for;
 
 const BOOT: Duration = Duration::from_secs(240);
 /// Until the cluster has given up a node that tells nothing any more, and the operator has looked.
@@ -17,9 +17,7 @@ const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_of_a_worker_that_was_uninstalled() {
-    let mut rig = Rig::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs"), stratum())
-        .await
-        .unwrap();
+    let mut rig = rig().await;
     let cluster = rig.stratum(1, 0).await.unwrap();
     let machine = rig.prepared("leaver").await.unwrap();
     // Of which an enabled unit makes one.
@@ -30,15 +28,8 @@ async fn nothing_is_left_of_a_worker_that_was_uninstalled() {
     machine.write(UNIT, &std::fs::read_to_string(unit).unwrap()).unwrap();
     machine.run("ln", &["-s", UNIT, WANTS]).await.unwrap();
     let mut worker = rig.join_node(&cluster, machine, &[]).await.unwrap();
-    let is_ready = || async {
-        let ready = "jsonpath={.status.conditions[?(@.type=='Ready')].status}";
-        let told = cluster
-            .first()
-            .kubectl(&["get", "node", "leaver", "--output", ready])
-            .await;
-        told.ok().filter(|told| told == "True")
-    };
-    wait_for("the worker to be Ready", BOOT, is_ready).await;
+    let ready = || async { is_ready(cluster.first(), "leaver").await };
+    wait_for("the worker to be Ready", BOOT, ready).await;
     // Without a Lease nothing would show later that its kubelet is silent.
     let lease = [
         "get",

@@ -16,6 +16,7 @@ mod registry;
 #[expect(dead_code, unused_imports, reason = "the example and the benchmark use more of it")]
 mod rig;
 mod rig_itself;
+mod started;
 #[path = "../cluster/support/mod.rs"]
 #[expect(dead_code, reason = "the tests without nodes use more of it")]
 mod support;

@@ -1,13 +1,13 @@
 //! Three controllers: members come and go one at a time, under the cluster fence, and the loss of one is no outage.
 
-use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
 use stratum::host::clock;
 
-use crate::rig::{Node, OurCluster, Ours, Rig};
-use crate::support::{stratum, wait_for};
+use crate::rig::{Node, OurCluster, Ours};
+use crate::started::rig;
+use crate::support::wait_for;
 
 /// Until a controller that joined is one of the members with a vote.
 const JOINED: Duration = Duration::from_secs(240);
@@ -18,9 +18,7 @@ const BACK: Duration = Duration::from_secs(180);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn three_controllers_bear_the_loss_of_one() {
-    let mut rig = Rig::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs"), stratum())
-        .await
-        .unwrap();
+    let mut rig = rig().await;
     let mut cluster = rig.stratum(2, 0).await.unwrap();
     wait_for("two members with a vote", JOINED, || voters(cluster.first(), 2)).await;
     assert_eq!(

@@ -13,8 +13,9 @@ use stratum::host::assets::Tool;
 use stratum::host::child::{Child, Exit, Finished, Output};
 use stratum::host::clock;
 
-use crate::rig::{Node, Rig};
-use crate::support::{stratum, wait_for};
+use crate::rig::Node;
+use crate::started::rig;
+use crate::support::wait_for;
 
 const SOON: Duration = Duration::from_secs(60);
 const SOCKET: &str = "/run/stratum/containerd/containerd.sock";
@@ -27,9 +28,7 @@ const PULLED: &str = "registry.example.test/apps/tool:1";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn containerd_pulls_from_a_mirror_without_a_restart() {
-    let mut rig = Rig::start(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs"), stratum())
-        .await
-        .unwrap();
+    let mut rig = rig().await;
     for tool in [Tool::Crictl, Tool::Registry] {
         rig.add_program(tool).await.unwrap();
     }

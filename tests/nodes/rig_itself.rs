@@ -1,13 +1,14 @@
 //! The rig itself: what it leaves behind (nothing), however it ends.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use stratum::host::child::{Child, Output, Program};
 
 use crate::rig::{Node, Rig, Traces};
+use crate::started::rig;
 use crate::support::{stratum, wait_for};
 
 /// A killed process's children die at once; a network namespace takes a moment.
@@ -31,7 +32,7 @@ struct Small {
 
 impl Small {
     async fn start() -> Self {
-        let mut rig = Rig::start(&parent(), stratum()).await.unwrap();
+        let mut rig = rig().await;
         let node = rig.node("small").await.unwrap();
         let sleeper = node.program("sleep").arguments(["1000000"]);
         let sleeper = sleeper.start(&Output::Log(node.log("sleep"))).unwrap();
@@ -113,7 +114,7 @@ async fn nothing_lives_on_after_a_kill() {
     drop(other);
     seen.waits_for_the_processes().await;
     // Folders and cgroups need somebody alive: whoever starts a rig next.
-    let _next = Rig::start(&parent(), stratum()).await.unwrap();
+    let _next = rig().await;
     assert!(!seen.has_cgroup(), "{seen:?}");
     assert!(!seen.traces.folder.join("nodes").exists(), "{seen:?}");
 }
@@ -160,8 +161,4 @@ fn is_alive(process: u32) -> bool {
 
 fn has_link(name: &str) -> bool {
     Path::new("/sys/class/net").join(name).exists()
-}
-
-fn parent() -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join("rigs")
 }
