@@ -34,10 +34,22 @@ pub(super) struct Arguments {
 /// Runs the command.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let layout = Layout::system();
-    let mut path = component_logs::newest(&layout, &arguments.component)?;
+    let mut path = match component_logs::newest(&layout, &arguments.component) {
+        Ok(path) => path,
+        Err(error @ component_logs::Error::Missing { .. }) => {
+            let there = component_logs::components(&layout)?;
+            printer::error(error);
+            printer::stderr(&match there.is_empty() {
+                true => "no component has written anything on this machine yet\n".to_owned(),
+                false => format!("there are logs of {}\n", there.join(", ")),
+            });
+            return Ok(Exit::Failed);
+        }
+        Err(error) => return Err(error.into()),
+    };
     let mut file = open(&path)?;
     let mut last = VecDeque::new();
-    // Somebody's program may have written what is no text. Nobody rotates these logs: they are not held in memory.
+    // Somebody's program may have written what is no text. A log may be larger than what memory is free: it is not held.
     for line in reader(&mut file).split(b'\n') {
         let line = line.with_context(|| format!("reading {}", path.display()))?;
         let line = format!("{}\n", plain(&String::from_utf8_lossy(&line)));
@@ -82,6 +94,10 @@ fn reader(file: &mut File) -> BufReader<&mut File> {
 fn print_new(file: &mut File, path: &Path) -> anyhow::Result<()> {
     let failed = || format!("reading {}", path.display());
     let mut read = file.stream_position().with_context(failed)?;
+    if file.metadata().with_context(failed)?.len() < read {
+        // It was cut in place: see `log_rotation`.
+        read = file.seek(std::io::SeekFrom::Start(0)).with_context(failed)?;
+    }
     let mut lines = reader(file);
     let mut line = Vec::new();
     loop {

@@ -15,9 +15,15 @@ pub(super) struct Arguments {
     output: Output,
 }
 
-/// Runs the command: 0 when every part is well, 1 when one is not.
+/// Runs the command: 0 when every part is well, 1 when one is not, 3 when this machine is no node.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let node = Node::load(Layout::system(), Config::default())?;
+    let node = match Node::load(Layout::system(), Config::default()) {
+        Ok(node) => node,
+        Err(error) => {
+            printer::error(error);
+            return Ok(Exit::Refused);
+        }
+    };
     let status = status::observe(&node).await;
     let text = match arguments.output {
         Output::Table => table(&status),

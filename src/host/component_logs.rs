@@ -1,5 +1,6 @@
 //! What a component has written, read from the kubelet's files: also when no API server answers.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -69,6 +70,37 @@ pub fn newest(layout: &Layout, component: &str) -> Result<PathBuf, Error> {
     })
 }
 
+/// Every component whose log [`newest`] would find, by name.
+///
+/// # Errors
+/// When a folder cannot be read.
+pub fn components(layout: &Layout) -> Result<Vec<String>, Error> {
+    let mut names = BTreeSet::new();
+    for log in entries(&layout.logs())? {
+        let is_log = log.extension().is_some_and(|extension| extension == "log");
+        names.extend(
+            name(&log)
+                .filter(|_| is_log)
+                .map(|name| name.trim_end_matches(".log").to_owned()),
+        );
+    }
+    for pod in entries(&layout.pod_logs())? {
+        let Some(pod_name) = name(&pod).and_then(|name| name.strip_prefix("kube-system_").map(str::to_owned)) else {
+            continue;
+        };
+        // A static pod's container has the component's name, and so begins the pod's.
+        for container in entries(&pod)? {
+            let of_pod = |name: &&str| pod_name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'));
+            names.extend(name(&container).filter(of_pod).map(str::to_owned));
+        }
+    }
+    Ok(names.into_iter().collect())
+}
+
+fn name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
 /// What is in a folder; nothing when it is not there.
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
     let read = |source| Error::Read {
@@ -132,6 +164,8 @@ mod tests {
         create_folder(&layout.logs(), Access::Public).unwrap();
         write(&layout.logs().join("kubelet.log"), b"x\n", Access::Public).unwrap();
         assert_eq!(newest(&layout, "kubelet").unwrap(), layout.logs().join("kubelet.log"));
+        write(&layout.logs().join("kubelet.log.1"), b"x\n", Access::Public).unwrap();
+        assert_eq!(components(&layout).unwrap(), ["etcd", "kubelet"]);
     }
 
     #[test]

@@ -19,6 +19,7 @@ pub mod kubeconfig;
 pub mod layout;
 pub mod local_record;
 pub mod lock;
+pub mod log_rotation;
 pub mod node_pki;
 pub mod node_state;
 mod parallel;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use stratum::host::child::Exit;
 use stratum::pki::authority::Authority;
 
-use crate::commands::{FAILED, REFUSED, STATE, files, refused, started};
+use crate::commands::{REFUSED, STATE, files, refused, started};
 use crate::interrupted::uninstalled_in_pieces;
 use crate::rig::{Node, OurCluster, Ours, Rig};
 use crate::started::{is_ready, rig};
@@ -48,7 +48,7 @@ async fn what_goes_wrong_with_a_node_is_told_and_mended() {
 
 async fn never_installed(machine: &Node) {
     let before = files(machine).await;
-    for (command, exit) in [("up", REFUSED), ("status", FAILED)] {
+    for (command, exit) in [("up", REFUSED), ("status", REFUSED)] {
         refused(
             machine,
             &[command],
@@ -345,7 +345,7 @@ async fn a_state_that_cannot_be_used(machine: &Node) {
         let before = files(machine).await;
         let commands: [(&[&str], Exit); 6] = [
             (&["up"], REFUSED),
-            (&["status"], FAILED),
+            (&["status"], REFUSED),
             (&["uninstall", "--dry-run"], Exit::Status(0)),
             (&["uninstall", "--yes"], REFUSED),
             (&["server", "--node-ip", &address], REFUSED),
@@ -360,7 +360,7 @@ async fn a_state_that_cannot_be_used(machine: &Node) {
         assert_eq!(std::fs::read_to_string(machine.path(STATE)).unwrap(), *text);
     }
     std::fs::remove_file(machine.path(STATE)).unwrap();
-    for (command, exit) in [("up", REFUSED), ("status", FAILED)] {
+    for (command, exit) in [("up", REFUSED), ("status", REFUSED)] {
         refused(machine, &[command], exit, "this machine is no node yet").await;
     }
     refused(

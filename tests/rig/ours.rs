@@ -132,10 +132,11 @@ impl Node {
         json!({
             "kubelet": self.kubelet_settings(),
             "components": {
-                // Three members on two processors.
+                // Three members on two processors. A lost leader is missed for one to two timeouts: that is how long no
+                // writes go on.
                 "etcd": [
-                    {"name": "heartbeat-interval", "value": "500"},
-                    {"name": "election-timeout", "value": "5000"},
+                    {"name": "heartbeat-interval", "value": "250"},
+                    {"name": "election-timeout", "value": "2500"},
                 ],
             },
         })

@@ -61,6 +61,8 @@ pub enum Error {
         request: String,
         /// Why.
         reason: String,
+        /// Somebody has denied it: the name was not given to this machine's key.
+        denied: bool,
     },
     /// Nobody approved it.
     #[error("certificate request {request} was not approved within {} s: on a controller 'stratum operator csrs' tells why it waits", limit.as_secs())]
@@ -241,7 +243,12 @@ pub async fn certificate(
                 .clone()
                 .or_else(|| refusal.reason.clone())
                 .unwrap_or_default();
-            return Err(Error::Refused { request, reason });
+            let denied = refusal.type_ == "Denied";
+            return Err(Error::Refused {
+                request,
+                reason,
+                denied,
+            });
         }
         let waits = if conditions.is_empty() {
             Waits::ForApproval

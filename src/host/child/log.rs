@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// How much of the end of a log is looked at: nobody rotates it, and it may be longer than memory.
+/// How much of the end of a log is looked at: it may be longer than what memory is free.
 const LONGEST_TAIL: u64 = 64 * 1024;
 
 /// The last `lines` lines of a log, for a message about a child that died, as far as they are in its last 64 KiB. An

@@ -85,3 +85,26 @@ async fn a_worker_that_waits_for_its_certificate_says_what_for_meanwhile() {
     let told = told.0.lock().unwrap().clone();
     assert!(told.ends_with("the certificate of node patient is issued\n"), "{told}");
 }
+
+#[tokio::test]
+async fn a_denied_request_is_told_as_one() {
+    let bed = Bed::shared().await;
+    let key = Key::generate(KeyKind::default()).unwrap();
+    let told = Told::default();
+    let client = bed.admin().await;
+    let mut writer = told.clone();
+    let asks = claim::certificate(&client, "unwanted", &key, SOON * 3, &mut writer);
+    let denies = async {
+        told.wait_until("is made, and waits to be approved").await;
+        let line = told.0.lock().unwrap().clone();
+        let name = line.split_whitespace().nth(2).unwrap().to_owned();
+        bed.cluster.kubectl(&["certificate", "deny", &name]).await;
+    };
+    let (refused, ()) = tokio::join!(asks, denies);
+    let refused = refused.unwrap_err();
+    // So that the next try asks with another key: this verdict stays for as long as the request does.
+    assert!(
+        matches!(refused, claim::Error::Refused { denied: true, .. }),
+        "{refused}"
+    );
+}

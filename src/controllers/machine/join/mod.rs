@@ -148,7 +148,12 @@ impl Prospect {
         let key = node_pki::claim_key(&layout, self.state.keys).map_err(Error::Pki)?;
         let client = self.discovered.client(&self.token);
         let node = &self.state.node_name;
-        let chain = claim::certificate(&client, node, &key, CERTIFICATE_WITHIN, writer).await?;
+        let asked = claim::certificate(&client, node, &key, CERTIFICATE_WITHIN, writer).await;
+        if let Err(claim::Error::Refused { denied: true, .. }) = asked {
+            // Under this key the verdict would be read again for as long as the cluster keeps the request.
+            node_pki::forget_claim_key(&layout).map_err(Error::Pki)?;
+        }
+        let chain = asked?;
         let now = clock::now();
         node_pki::write_trust(&layout, &self.trusted(), now).map_err(Error::Pki)?;
         node_pki::write_kubelet_client(&layout, &chain, &key, now).map_err(Error::Pki)?;
