@@ -6,6 +6,7 @@
 //! ([`unless_interrupted`]). A process that is killed releases nothing: its Lease runs out by itself.
 
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::Client;
@@ -18,6 +19,9 @@ use super::lease::{LeaseError, Leases, Tenant};
 use super::operator::SYSTEM_NAMESPACE;
 use super::progress::tell;
 use super::shutdown::Signals;
+use crate::host::atomic_file::{Access, create_folder};
+use crate::host::layout::Layout;
+use crate::host::lock::{self, Attempt, Lock};
 use crate::host::{clock, entropy};
 use crate::pki::hexadecimal;
 use crate::reconcilers::election::fence::{
@@ -37,6 +41,20 @@ pub struct Settings {
     pub namespace: String,
     /// As in every process of the cluster; shorter in tests.
     pub timing: Timing,
+    /// A file that is locked for as long as the fence is held: the same for every operation on this machine. Without one, a
+    /// Lease that was left by an operation of this machine is taken for that of a living one.
+    pub lock: Option<PathBuf>,
+}
+
+impl Settings {
+    /// The cluster's fence, for operations on the machine with this layout.
+    #[must_use]
+    pub fn on(layout: &Layout) -> Self {
+        Self {
+            lock: Some(layout.fence_lock()),
+            ..Self::default()
+        }
+    }
 }
 
 impl Default for Settings {
@@ -44,6 +62,7 @@ impl Default for Settings {
         Self {
             namespace: SYSTEM_NAMESPACE.to_owned(),
             timing: TIMING,
+            lock: None,
         }
     }
 }
@@ -56,6 +75,12 @@ pub enum FenceError {
         "{0}: wait for it, then try again; if it was killed, the Lease runs out by itself, or at once by 'kubectl -n kube-system delete lease {NAME}'"
     )]
     Busy(Busy),
+    /// Another operation on this machine has it.
+    #[error("the cluster is being changed by {0} on this machine: wait for it, then try again")]
+    Here(lock::Holder),
+    /// The lock of this machine cannot be taken.
+    #[error("cannot tell whether another operation on this machine changes the cluster")]
+    Lock(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The run of a step has it no more.
     #[error("this step does not begin: {0}")]
     NotInherited(#[from] NotInherited),
@@ -103,6 +128,7 @@ pub fn operation(name: &'static str, node: &str) -> Operation {
         name,
         node: node.to_owned(),
         run: RunId::of(entropy::bytes()),
+        machine: clock::boot_id(),
         process: hexadecimal(&entropy::bytes::<4>()),
     }
 }
@@ -115,6 +141,8 @@ pub struct ClusterFence {
     loss: watch::Receiver<Option<LossReason>>,
     stop: DropGuard,
     task: JoinHandle<()>,
+    /// After everything else: who has it next believes that we have ended.
+    lock: Option<Lock>,
 }
 
 impl ClusterFence {
@@ -129,8 +157,12 @@ impl ClusterFence {
         operation: &Operation,
         progress: &mut dyn Write,
     ) -> Result<Self, FenceError> {
+        let lock = lock_machine(settings, operation)?;
+        // Without a name of the machine nothing is known of others on it.
+        let known = lock.is_some() && !operation.machine.is_empty();
+        let alone_on = known.then_some(operation.machine.as_str());
         let mut tenant = tenant(client, settings, operation.identity());
-        let held = match stand(&mut tenant, progress).await {
+        let held = match stand(&mut tenant, alone_on, progress).await {
             Ok(held) => held,
             Err(error) => {
                 // A write may have arrived without its answer.
@@ -148,6 +180,7 @@ impl ClusterFence {
             loss,
             stop: stop.drop_guard(),
             task,
+            lock,
         })
     }
 
@@ -174,6 +207,7 @@ impl ClusterFence {
         drop(self.stop);
         // A task that broke off has nothing to give back.
         let _ = self.task.await;
+        drop(self.lock);
     }
 }
 
@@ -206,7 +240,22 @@ fn tenant(client: Client, settings: &Settings, me: Identity) -> Tenant {
     Tenant::new(Leases::new(client, &settings.namespace, NAME), me, settings.timing)
 }
 
-async fn stand(tenant: &mut Tenant, progress: &mut dyn Write) -> Result<Held, FenceError> {
+/// The lock that tells operations of this machine from dead ones.
+fn lock_machine(settings: &Settings, operation: &Operation) -> Result<Option<Lock>, FenceError> {
+    let Some(path) = &settings.lock else {
+        return Ok(None);
+    };
+    if let Some(folder) = path.parent() {
+        create_folder(folder, Access::Secret).map_err(|error| FenceError::Lock(error.into()))?;
+    }
+    match Lock::attempt(path, operation.name) {
+        Ok(Attempt::Taken(lock)) => Ok(Some(lock)),
+        Ok(Attempt::Held(holder)) => Err(FenceError::Here(holder)),
+        Err(error) => Err(FenceError::Lock(error.into())),
+    }
+}
+
+async fn stand(tenant: &mut Tenant, alone_on: Option<&str>, progress: &mut dyn Write) -> Result<Held, FenceError> {
     let mut failures = Failures::default();
     let mut told = false;
     loop {
@@ -215,7 +264,7 @@ async fn stand(tenant: &mut Tenant, progress: &mut dyn Write) -> Result<Held, Fe
             continue;
         }
         let now = clock::since_boot();
-        match fence::acquire(&tenant.observed, &tenant.me, now, clock::now()) {
+        match fence::acquire(&tenant.observed, &tenant.me, alone_on, now, clock::now()) {
             Decision::Take { lease, reason } => {
                 let reason: &str = reason.into();
                 match tenant.take(*lease, now).await {

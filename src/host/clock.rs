@@ -33,3 +33,11 @@ pub fn since_boot() -> Duration {
 pub async fn sleep(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
+
+/// Which boot of the machine this is, as the kernel names it: ticks since boot mean nothing after another one. Empty where
+/// the kernel does not tell.
+#[must_use]
+pub fn boot_id() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}

@@ -104,6 +104,12 @@ impl Layout {
         self.run().join("up.lock")
     }
 
+    /// `/run/stratum/fence.lock`: held by whatever operation of this machine has the cluster fence.
+    #[must_use]
+    pub fn fence_lock(&self) -> PathBuf {
+        self.run().join("fence.lock")
+    }
+
     /// `/var/log/stratum`: what the services of `stratum up` write.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
@@ -252,6 +258,7 @@ mod tests {
                 layout.coredns(),
                 layout.control_socket(),
                 layout.up_lock(),
+                layout.fence_lock(),
                 layout.logs(),
                 layout.pod_logs(),
                 layout.audit_logs(),
@@ -283,6 +290,7 @@ mod tests {
             "var/lib/stratum/coredns",
             "run/stratum/up.sock",
             "run/stratum/up.lock",
+            "run/stratum/fence.lock",
             "var/log/stratum",
             "var/log/pods",
             "var/log/kubernetes/audit",

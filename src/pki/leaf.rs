@@ -161,7 +161,8 @@ fn params(
     // Put in as bytes later. Were it empty here, the alternative names would be marked critical (RFC 5280, section 4.2.1.6).
     params.distinguished_name = DistinguishedName::new();
     params.distinguished_name.push(DnType::CommonName, "subject");
-    params.not_before = date(now - BACKDATE);
+    // A quarter of a short life: it would else be due for renewal, by the share of its life that is left, when it begins.
+    params.not_before = date(now - BACKDATE.min(request.lifetime / 4));
     params.not_after = date((now + request.lifetime).min(signer.certificate().details().not_after));
     params.serial_number = Some(SerialNumber::from_slice(serial.bytes()));
     params.is_ca = IsCa::ExplicitNoCa;

@@ -167,6 +167,22 @@ fn the_parsed_view_says_what_was_asked_for() {
 }
 
 #[test]
+fn a_leaf_with_a_short_life_is_not_due_when_it_begins() {
+    let authority = new_authority(KeyKind::default());
+    for (minutes, backdated) in [(1, 15), (8, 120), (20, 300), (60, 300)] {
+        let short = Request {
+            lifetime: SignedDuration::from_mins(minutes),
+            ..request()
+        };
+        let before = now();
+        let certificate = new_leaf(&authority, &short).unwrap();
+        let back = before.duration_since(certificate.details().not_before).as_secs();
+        assert!((back - backdated).abs() <= 1, "{minutes} min: {back} s");
+        assert!(!certificate.is_due(before), "{minutes} min");
+    }
+}
+
+#[test]
 fn a_leaf_ends_with_its_signer_and_a_dead_signer_signs_nothing() {
     let authority = new_authority(KeyKind::default());
     let end = authority.certificate().details().not_after;

@@ -170,6 +170,8 @@ pub enum TakeReason {
     Free,
     /// Its holder has not renewed it for its whole duration.
     Expired,
+    /// Its holder is known to have ended, by other means than the Lease.
+    Died,
     /// It names us: a write of ours arrived whose answer did not.
     Ours,
 }
@@ -237,12 +239,21 @@ pub fn release(observed: &Observed, me: &Identity, wall: Timestamp) -> Option<Le
     Some(lease)
 }
 
+/// Takes the Lease of a holder that is known to have ended.
+fn inherit_from_the_dead(observed: &Observed, me: &Identity, wall: Timestamp) -> Box<Lease> {
+    Box::new(written(observed, me, next(observed), true, wall))
+}
+
+fn next(observed: &Observed) -> i32 {
+    observed.transitions.saturating_add(1)
+}
+
 fn stand(observed: &Observed, me: &Identity, now: Duration, wall: Timestamp) -> Action {
     let take = |reason, number| Action::Take {
         lease: Box::new(written(observed, me, number, true, wall)),
         reason,
     };
-    let next = observed.transitions.saturating_add(1);
+    let next = next(observed);
     let Some(lease) = &observed.lease else {
         return match observed.held_until {
             Some(until) if now < until => Action::Wait { until },

@@ -89,7 +89,7 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Ok(prospect) => prospect,
         Err(error) => return Ok(super::refused(error)),
     };
-    let fence = match prospect.fence(&mut progress).await {
+    let fence = match prospect.fence(&layout, &mut progress).await {
         Ok(fence) => fence,
         Err(error) => return Ok(super::refused(error)),
     };

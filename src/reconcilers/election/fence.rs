@@ -8,6 +8,9 @@
 //! its duration. The dates in it decide only whether that is worth waiting for. A Lease that was renewed a moment ago is
 //! refused at once; one whose dates are long over, or lie in the future, may be that of a machine that died or of one whose
 //! clock is wrong, and is watched until it changes or runs out.
+//!
+//! One case is known at once: each operation also holds a lock of its own machine, which ends with its process. Whoever has
+//! that lock knows that an operation of this machine that stands in the Lease was killed, and goes on where it was.
 
 use std::fmt;
 use std::str::FromStr;
@@ -79,6 +82,9 @@ pub struct Operation {
     pub node: String,
     /// Its run.
     pub run: RunId,
+    /// Different on each machine and after each boot, of characters as in [`RunId`]: node names are chosen, and two machines
+    /// may be given one.
+    pub machine: String,
     /// Different in each process, of characters as in [`RunId`]: two that go on with one run are not both its holder.
     pub process: String,
 }
@@ -91,9 +97,10 @@ impl Operation {
             name,
             node,
             run,
+            machine,
             process,
         } = self;
-        Identity(format!("{name} on {node} (run {run}.{process})"))
+        Identity(format!("{name} on {node} (run {run}.{machine}.{process})"))
     }
 }
 
@@ -104,6 +111,8 @@ pub struct Holder {
     pub words: String,
     /// Its run; none when it is no operation of ours.
     pub run: Option<RunId>,
+    /// The machine it runs on, as in [`Operation::machine`]; none when it is no operation of ours.
+    pub machine: Option<String>,
 }
 
 impl Holder {
@@ -112,16 +121,18 @@ impl Holder {
     pub fn parse(text: &str) -> Self {
         let ours = || {
             let (words, rest) = text.strip_suffix(')')?.rsplit_once(" (run ")?;
-            let (run, _process) = rest.split_once('.')?;
-            Some((words.to_owned(), run.parse().ok()?))
+            let (run, process) = rest.split_once('.')?;
+            Some(Self {
+                words: words.to_owned(),
+                run: Some(run.parse().ok()?),
+                machine: process.split_once('.').map(|(machine, _process)| machine.to_owned()),
+            })
         };
-        match ours() {
-            Some((words, run)) => Self { words, run: Some(run) },
-            None => Self {
-                words: text.to_owned(),
-                run: None,
-            },
-        }
+        ours().unwrap_or_else(|| Self {
+            words: text.to_owned(),
+            run: None,
+            machine: None,
+        })
     }
 }
 
@@ -182,9 +193,17 @@ pub enum Decision {
     },
 }
 
-/// Decides for an operation that wants the fence.
+/// Decides for an operation that wants the fence. `alone_on` is its own machine, when it is known that no other process
+/// there holds the fence.
 #[must_use]
-pub fn acquire(observed: &Observed, me: &Identity, now: Duration, wall: Timestamp) -> Decision {
+pub fn acquire(observed: &Observed, me: &Identity, alone_on: Option<&str>, now: Duration, wall: Timestamp) -> Decision {
+    let machine = observed.holder().and_then(|holder| Holder::parse(holder).machine);
+    if machine.is_some() && machine.as_deref() == alone_on && observed.holder() != Some(me.as_str()) {
+        return Decision::Take {
+            lease: super::inherit_from_the_dead(observed, me, wall),
+            reason: TakeReason::Died,
+        };
+    }
     let until = match super::stand(observed, me, now, wall) {
         Action::Take { lease, reason } => return Decision::Take { lease, reason },
         Action::Wait { until } => until,

@@ -15,6 +15,7 @@ use crate::support::{Cluster, stratum, wait_for};
 
 const NAMESPACE: &str = "STRATUM_TEST_FENCE_NAMESPACE";
 const KUBECONFIG: &str = "STRATUM_TEST_FENCE_KUBECONFIG";
+const LOCK: &str = "STRATUM_TEST_FENCE_LOCK";
 
 /// Not a test: the process that the tests of this file start.
 #[tokio::test]
@@ -26,6 +27,7 @@ async fn holding_process() {
     let settings = Settings {
         namespace,
         timing: SHORT,
+        lock: std::env::var_os(LOCK).map(Into::into),
     };
     let client = connection::client(&ClientSettings::new(kubeconfig, "fence"), None)
         .await
@@ -44,10 +46,12 @@ impl Bed<'_> {
         let child = Program::new(std::env::current_exe().unwrap())
             .arguments(["--exact", "fence::dying::holding_process", "--ignored", "--nocapture"])
             .variable(NAMESPACE, &self.settings.namespace)
-            .variable(KUBECONFIG, self.cluster.kubeconfig(Identity::Admin))
-            .dies_with_us(stratum())
-            .start(&Output::Discard)
-            .unwrap();
+            .variable(KUBECONFIG, self.cluster.kubeconfig(Identity::Admin));
+        let child = match &self.settings.lock {
+            Some(lock) => child.variable(LOCK, lock),
+            None => child,
+        };
+        let child = child.dies_with_us(stratum()).start(&Output::Discard).unwrap();
         let arguments = [
             "get",
             "lease",
@@ -116,6 +120,25 @@ async fn a_holder_that_was_killed_is_named_watched_and_followed() {
         chain(&refused)
     );
     fence.release().await;
+}
+
+/// Somebody at the machine does it again, and need not wait until the Lease has run out.
+#[tokio::test]
+async fn what_was_killed_on_this_machine_is_followed_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bed = Bed::new(Cluster::shared().await, "fence-here").await;
+    bed.settings.lock = Some(folder.path().join("run/fence.lock"));
+    let (child, _) = bed.holding_process().await;
+    let (refused, _) = bed.try_acquire(&operation("alpha")).await;
+    assert!(matches!(refused, Err(FenceError::Here(_))), "while it lives");
+    kill(child).await;
+    // Anywhere else it may still be alive.
+    let lock = bed.settings.lock.take();
+    let (refused, _) = bed.try_acquire(&operation("alpha")).await;
+    assert!(matches!(refused, Err(FenceError::Busy(_))), "without the lock");
+    bed.settings.lock = lock;
+    bed.acquire(&operation("alpha")).await.release().await;
+    assert!(bed.is_free().await);
 }
 
 #[tokio::test]

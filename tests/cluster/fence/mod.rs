@@ -34,6 +34,7 @@ impl<'a> Bed<'a> {
         let settings = Settings {
             namespace: cluster.namespace(purpose).await,
             timing: SHORT,
+            lock: None,
         };
         Self { cluster, settings }
     }

@@ -20,6 +20,7 @@ async fn the_token_of_a_controller_takes_renews_and_releases_and_needs_every_rig
     let settings = Settings {
         namespace: NAMESPACE.to_owned(),
         timing: SHORT,
+        lock: None,
     };
     let acquire =
         async || ClusterFence::acquire(client.clone(), &settings, &operation("beta"), &mut std::io::sink()).await;

@@ -110,13 +110,13 @@ impl Prospect {
     ///
     /// # Errors
     /// When another operation has it, or the API server does not answer.
-    pub async fn fence(&self, writer: &mut dyn Write) -> Result<Option<ClusterFence>, FenceError> {
+    pub async fn fence(&self, layout: &Layout, writer: &mut dyn Write) -> Result<Option<ClusterFence>, FenceError> {
         if self.state.role == Role::Worker {
             return Ok(None);
         }
         let client = self.discovered.client(&self.token);
         let operation = cluster_fence::operation("stratum join", &self.state.node_name);
-        let settings = cluster_fence::Settings::default();
+        let settings = cluster_fence::Settings::on(layout);
         ClusterFence::acquire(client, &settings, &operation, writer)
             .await
             .map(Some)

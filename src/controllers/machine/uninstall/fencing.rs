@@ -91,7 +91,7 @@ pub async fn fence(
                 continue;
             }
         };
-        match ClusterFence::acquire(client, &cluster_fence::Settings::default(), &operation, progress).await {
+        match ClusterFence::acquire(client, &cluster_fence::Settings::on(layout), &operation, progress).await {
             Ok(fence) => return Ok(Fenced::Held(fence)),
             Err(FenceError::Unanswered(error)) => reason = chain(&error),
             Err(error) => return Err(FencingError::Refused(error)),

@@ -19,6 +19,7 @@ fn operation(name: &'static str, node: &str, run: &str) -> Operation {
         name,
         node: node.to_owned(),
         run: run.parse().unwrap(),
+        machine: format!("machine-of-{node}"),
         process: "p1".to_owned(),
     }
 }
@@ -68,7 +69,10 @@ fn until(decision: &Decision) -> Duration {
 fn a_holder_is_read_back_as_it_is_written() {
     let operation = operation("stratum join --control-plane", "controller-2", "5f1c-0a");
     let text = operation.identity().to_string();
-    assert_eq!(text, "stratum join --control-plane on controller-2 (run 5f1c-0a.p1)");
+    assert_eq!(
+        text,
+        "stratum join --control-plane on controller-2 (run 5f1c-0a.machine-of-controller-2.p1)"
+    );
     let holder = Holder::parse(&text);
     assert_eq!(holder.run.as_ref(), Some(&operation.run));
     assert_eq!(
@@ -103,7 +107,7 @@ fn what_nobody_holds_is_taken() {
         (Some(free), TakeReason::Free),
         (Some(ours), TakeReason::Ours),
     ] {
-        let Decision::Take { lease, reason } = acquire(&seen(lease, at(9)), &me(), at(9), wall(0)) else {
+        let Decision::Take { lease, reason } = acquire(&seen(lease, at(9)), &me(), None, at(9), wall(0)) else {
             panic!("{want:?}")
         };
         let spec = lease.spec.unwrap();
@@ -115,7 +119,7 @@ fn what_nobody_holds_is_taken() {
 #[test]
 fn who_comes_second_is_told_who_is_first_since_when_and_until_when() {
     let observed = seen(Some(held("7", -100, -20)), at(9));
-    let busy = refused(acquire(&observed, &me(), at(9), wall(0)));
+    let busy = refused(acquire(&observed, &me(), None, at(9), wall(0)));
     assert_eq!(busy.since, Some(wall(-100)));
     assert_eq!(busy.until, wall(280));
     assert_eq!(
@@ -127,30 +131,51 @@ fn who_comes_second_is_told_who_is_first_since_when_and_until_when() {
         process: "p2".to_owned(),
         ..operation("stratum uninstall", "alpha", "theirs")
     };
-    refused(acquire(&observed, &twin.identity(), at(9), wall(0)));
+    refused(acquire(&observed, &twin.identity(), None, at(9), wall(0)));
     let mut plain = held("7", 0, 0);
     plain.spec.get_or_insert_default().acquire_time = None;
     assert_eq!(
-        refused(acquire(&seen(Some(plain), at(9)), &me(), at(9), wall(3))).since,
+        refused(acquire(&seen(Some(plain), at(9)), &me(), None, at(9), wall(3))).since,
         None
     );
+}
+
+/// Who has the machine's lock knows that whoever else stands there from this machine has ended. A node's name says nothing:
+/// names are chosen.
+#[test]
+fn what_a_killed_operation_of_this_machine_left_is_taken_at_once() {
+    let observed = seen(Some(held("7", -1, -1)), at(9));
+    let me = operation("stratum certs rotate", "alpha", "mine").identity();
+    let Decision::Take { lease, reason } = acquire(&observed, &me, Some("machine-of-alpha"), at(9), wall(0)) else {
+        panic!("it lives")
+    };
+    let spec = lease.spec.unwrap();
+    assert_eq!((reason, spec.lease_transitions), (TakeReason::Died, Some(5)));
+    assert_eq!(spec.holder_identity.as_deref(), Some(me.as_str()));
+    for alone_on in [None, Some("machine-of-beta"), Some("alpha"), Some("")] {
+        refused(acquire(&observed, &me, alone_on, at(9), wall(0)));
+    }
+    // Somebody who names no machine is nobody's dead process.
+    let mut foreign = held("7", -1, -1);
+    foreign.spec.get_or_insert_default().holder_identity = Some("somebody".to_owned());
+    refused(acquire(&seen(Some(foreign), at(9)), &me, Some(""), at(9), wall(0)));
 }
 
 /// The dates are of another machine's clock: they never hand the fence over, and never keep it for longer than we watch.
 #[test]
 fn dates_that_cannot_be_right_are_watched_and_our_own_clock_decides() {
     let ahead = seen(Some(held("7", 6, 6)), at(9));
-    assert_eq!(until(&acquire(&ahead, &me(), at(9), wall(0))), at(309));
+    assert_eq!(until(&acquire(&ahead, &me(), None, at(9), wall(0))), at(309));
     for renewed in [-301, -100_000, 100_000] {
         let observed = seen(Some(held("7", renewed, renewed)), at(9));
-        let decision = acquire(&observed, &me(), at(9), wall(0));
+        let decision = acquire(&observed, &me(), None, at(9), wall(0));
         assert_eq!(until(&decision), at(309), "{renewed}");
         assert_eq!(
-            until(&acquire(&observed, &me(), at(308), wall(299))),
+            until(&acquire(&observed, &me(), None, at(308), wall(299))),
             at(309),
             "{renewed}"
         );
-        let Decision::Take { lease, reason } = acquire(&observed, &me(), at(309), wall(300)) else {
+        let Decision::Take { lease, reason } = acquire(&observed, &me(), None, at(309), wall(300)) else {
             panic!("{renewed}")
         };
         let spec = lease.spec.unwrap();
@@ -158,20 +183,20 @@ fn dates_that_cannot_be_right_are_watched_and_our_own_clock_decides() {
         // One renewal shows that it lives, whatever its clock says.
         let mut observed = observed;
         observed.note(Some(held("8", renewed, renewed + 20)), at(29));
-        let busy = refused(acquire(&observed, &me(), at(30), wall(21)));
+        let busy = refused(acquire(&observed, &me(), None, at(30), wall(21)));
         assert!(busy.until <= wall(21 + 299), "{renewed}: {busy:?}");
     }
     // Clocks that agree but for a little.
     for renewed in [-299, 0, 5] {
         let observed = seen(Some(held("7", renewed, renewed)), at(9));
-        let busy = refused(acquire(&observed, &me(), at(9), wall(0)));
+        let busy = refused(acquire(&observed, &me(), None, at(9), wall(0)));
         assert!(busy.until <= wall(300), "{busy:?}");
     }
     // Without any date there is only our clock.
     let mut dateless = held("7", 0, 0);
     dateless.spec.get_or_insert_default().renew_time = None;
     assert_eq!(
-        until(&acquire(&seen(Some(dateless), at(9)), &me(), at(9), wall(0))),
+        until(&acquire(&seen(Some(dateless), at(9)), &me(), None, at(9), wall(0))),
         at(309)
     );
 }
@@ -180,7 +205,7 @@ fn dates_that_cannot_be_right_are_watched_and_our_own_clock_decides() {
 fn a_lease_that_is_deleted_while_it_is_watched_keeps_its_holders_time() {
     let mut observed = seen(Some(held("7", -1000, -1000)), at(9));
     observed.note(None, at(20));
-    let decision = acquire(&observed, &me(), at(20), wall(0));
+    let decision = acquire(&observed, &me(), None, at(20), wall(0));
     assert_eq!(
         decision,
         Decision::Watch {
@@ -188,7 +213,7 @@ fn a_lease_that_is_deleted_while_it_is_watched_keeps_its_holders_time() {
             holder: None
         }
     );
-    let taken = acquire(&observed, &me(), at(309), wall(0));
+    let taken = acquire(&observed, &me(), None, at(309), wall(0));
     assert!(
         matches!(
             taken,
@@ -204,7 +229,7 @@ fn a_lease_that_is_deleted_while_it_is_watched_keeps_its_holders_time() {
 /// What the holder does is the election's, with other times.
 #[test]
 fn a_holder_stops_long_before_anybody_may_follow() {
-    let taken = acquire(&seen(None, at(9)), &me(), at(9), wall(0));
+    let taken = acquire(&seen(None, at(9)), &me(), None, at(9), wall(0));
     let Decision::Take { lease, .. } = taken else {
         panic!("{taken:?}")
     };
@@ -220,7 +245,7 @@ fn a_holder_stops_long_before_anybody_may_follow() {
     let mut follower = Observed::new(TIMING);
     follower.note(Some(*lease), at(9));
     assert!(!matches!(
-        acquire(&follower, &other, at(308), wall(0)),
+        acquire(&follower, &other, None, at(308), wall(0)),
         Decision::Take { .. }
     ));
     assert!(release(&observed, &other, wall(0)).is_none());
