@@ -1,15 +1,25 @@
-//! Writes kubeconfig files that name their PEM files by path, so that whoever reads them picks up a renewed certificate
-//! without a new kubeconfig.
+//! Kubeconfig files: ours, which name their PEM files by path, so that whoever reads them picks up a renewed certificate
+//! without a new kubeconfig; and those of others, which are read ([`View`]) and whose client certificate is replaced
+//! ([`with_client`]) with everything else kept.
 //!
 //! Format: <https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/>
 
+mod read;
+mod replace;
+#[cfg(test)]
+mod tests;
+
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
 use super::atomic_file::{self, Access};
 
-/// A kubeconfig that could not be made.
+pub use read::{Source, View};
+pub use replace::{Client, replace_client, with_client};
+
+/// A kubeconfig that could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A path in it is not UTF-8 or not absolute; a relative one would be read relative to the file's own folder.
@@ -30,6 +40,23 @@ pub enum Error {
     /// The file could not be written.
     #[error(transparent)]
     File(#[from] atomic_file::Error),
+    /// It cannot be read.
+    #[error("cannot read the kubeconfig {}", path.display())]
+    Read {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// It is no kubeconfig, or not one that says who its user is. The reason quotes nothing of it: that may be a key.
+    #[error("the kubeconfig {} cannot be used: {reason}", path.display())]
+    Malformed {
+        /// The kubeconfig.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
 }
 
 /// One server, one user, one context.
@@ -145,51 +172,4 @@ struct NamedContext<'a> {
 struct ContextEntry<'a> {
     cluster: &'a str,
     user: &'a str,
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    #[test]
-    fn kube_reads_what_was_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("admin.conf");
-        let kubeconfig = Kubeconfig {
-            server: "https://127.0.0.1:6443".into(),
-            user: "admin".into(),
-            certificate_authority: "/pki/ca: #1.crt".into(),
-            client_certificate: "/pki/admin.crt".into(),
-            client_key: "/pki/admin.key".into(),
-        };
-        assert!(kubeconfig.write(&path).unwrap());
-        assert!(!kubeconfig.write(&path).unwrap(), "an equal file is left alone");
-        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
-        let read = kube::config::Kubeconfig::read_from(&path).unwrap();
-        assert_eq!(read.current_context.as_deref(), Some("admin"));
-        let context = read.contexts[0].context.as_ref().unwrap();
-        assert_eq!(read.contexts[0].name, "admin");
-        assert_eq!(context.user.as_deref(), Some("admin"));
-        assert_eq!(context.cluster, read.clusters[0].name);
-        let cluster = read.clusters[0].cluster.as_ref().unwrap();
-        assert_eq!(cluster.server.as_deref(), Some("https://127.0.0.1:6443"));
-        assert_eq!(cluster.certificate_authority.as_deref(), Some("/pki/ca: #1.crt"));
-        assert_eq!(read.auth_infos[0].name, "admin");
-        let user = read.auth_infos[0].auth_info.as_ref().unwrap();
-        assert_eq!(user.client_certificate.as_deref(), Some("/pki/admin.crt"));
-        assert_eq!(user.client_key.as_deref(), Some("/pki/admin.key"));
-        let refused = |change: fn(&mut Kubeconfig)| {
-            let mut other = kubeconfig.clone();
-            change(&mut other);
-            assert!(matches!(other.write(&path), Err(Error::Path { .. })), "{other:?}");
-        };
-        refused(|other| other.certificate_authority = "ca.crt".into());
-        refused(|other| other.client_certificate = "admin.crt".into());
-        refused(|other| other.client_key = "admin.key".into());
-        refused(|other| other.client_key = std::ffi::OsStr::from_bytes(b"/pki/\xff.key").into());
-    }
 }

@@ -1,13 +1,36 @@
 //! Where everything lives on a node, under one root that tests and `stratum dev` can move (design, section 3).
 //!
-//! Paths only: nothing here touches the disk. A path belongs here when two parts of the program have to agree on it.
+//! Paths only: nothing but [`Layout::detect`] touches the disk. A path belongs here when two parts of the program have to
+//! agree on it.
+//!
+//! There are two forms: this program's own nodes, and those that kubeadm made. On the latter only what needs files, the API
+//! server and static pods works, so only the paths of those are kubeadm's; what this program remembers of such a node is
+//! where it always is.
+
+mod detect;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
+
+pub use detect::DetectError;
 
 /// The paths of one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     root: PathBuf,
+    form: Form,
+}
+
+/// Whose files a node has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Form {
+    /// This program's.
+    #[default]
+    Stratum,
+    /// kubeadm's: `/etc/kubernetes` and `/var/lib/kubelet`.
+    Kubeadm,
 }
 
 /// Whose kubeconfig. The file is named after it.
@@ -45,7 +68,25 @@ impl Layout {
 
     /// The same tree below another folder.
     pub fn under(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        let (root, form) = (root.into(), Form::Stratum);
+        Self { root, form }
+    }
+
+    /// The paths of a node that kubeadm made, below a folder.
+    pub fn kubeadm(root: impl Into<PathBuf>) -> Self {
+        Self::under(root).with_form(Form::Kubeadm)
+    }
+
+    /// The paths below the same folder in another form.
+    #[must_use]
+    pub fn with_form(self, form: Form) -> Self {
+        Self { form, ..self }
+    }
+
+    /// Whose files the node has.
+    #[must_use]
+    pub fn form(&self) -> Form {
+        self.form
     }
 
     /// The folder everything hangs under; `/` on a node.
@@ -72,18 +113,30 @@ impl Layout {
         self.root.join("var/lib/stratum")
     }
 
-    /// `/var/lib/stratum/pki`, file names as kubeadm's.
+    /// `/var/lib/stratum/pki`, file names as kubeadm's; kubeadm: `/etc/kubernetes/pki`.
     #[must_use]
     pub fn pki(&self) -> PathBuf {
-        self.state().join("pki")
+        match self.form {
+            Form::Stratum => self.state().join("pki"),
+            Form::Kubeadm => self.kubernetes().join("pki"),
+        }
     }
 
-    /// `/var/lib/stratum/kubeconfig/NAME.conf`
+    /// `/etc/kubernetes`: everything kubeadm writes.
+    #[must_use]
+    pub fn kubernetes(&self) -> PathBuf {
+        self.root.join("etc/kubernetes")
+    }
+
+    /// `/var/lib/stratum/kubeconfig/NAME.conf`; kubeadm: `/etc/kubernetes/NAME.conf`, where the operator and the deployer,
+    /// whom kubeadm does not know, have none.
     #[must_use]
     pub fn kubeconfig(&self, identity: Identity) -> PathBuf {
-        self.state()
-            .join("kubeconfig")
-            .join(format!("{}.conf", identity.name()))
+        let folder = match self.form {
+            Form::Stratum => self.state().join("kubeconfig"),
+            Form::Kubeadm => self.kubernetes(),
+        };
+        folder.join(format!("{}.conf", identity.name()))
     }
 
     /// `/run/stratum`: locks and sockets, empty after a boot.
@@ -122,10 +175,25 @@ impl Layout {
         self.root.join("var/log/pods")
     }
 
-    /// `/var/lib/stratum/etcd`: the data of the etcd member.
+    /// `/var/lib/stratum/etcd`: the data of the etcd member; kubeadm: `/var/lib/etcd`.
     #[must_use]
     pub fn etcd_data(&self) -> PathBuf {
-        self.state().join("etcd")
+        match self.form {
+            Form::Stratum => self.state().join("etcd"),
+            Form::Kubeadm => self.root.join("var/lib/etcd"),
+        }
+    }
+
+    /// `/var/lib/stratum/renewal.json`: how the last renewal of certificates went.
+    #[must_use]
+    pub fn renewal_record(&self) -> PathBuf {
+        self.state().join("renewal.json")
+    }
+
+    /// `/var/lib/stratum/rotation-incomplete.json`: there while certificates are new and not everything runs on them yet.
+    #[must_use]
+    pub fn rotation_incomplete(&self) -> PathBuf {
+        self.state().join("rotation-incomplete.json")
     }
 
     /// `/var/lib/stratum/node.yaml`: what this node is.
@@ -147,10 +215,14 @@ impl Layout {
         self.state().join("claim.key")
     }
 
-    /// `/var/lib/stratum/static-pods`: what the kubelet reads; every visible file in it is a pod.
+    /// `/var/lib/stratum/static-pods`: what the kubelet reads; every visible file in it is a pod. kubeadm:
+    /// `/etc/kubernetes/manifests`.
     #[must_use]
     pub fn static_pods(&self) -> PathBuf {
-        self.state().join("static-pods")
+        match self.form {
+            Form::Stratum => self.state().join("static-pods"),
+            Form::Kubeadm => self.kubernetes().join("manifests"),
+        }
     }
 
     /// `/var/lib/stratum/static-pod-files`: files that are rendered for static pods and are none themselves.
@@ -189,10 +261,13 @@ impl Layout {
         self.run().join("containerd/containerd.sock")
     }
 
-    /// `/var/lib/stratum/kubelet/kubelet.conf`: the kubelet's configuration.
+    /// `/var/lib/stratum/kubelet/kubelet.conf`: the kubelet's configuration; kubeadm: `/var/lib/kubelet/config.yaml`.
     #[must_use]
     pub fn kubelet_config(&self) -> PathBuf {
-        self.state().join("kubelet/kubelet.conf")
+        match self.form {
+            Form::Stratum => self.state().join("kubelet/kubelet.conf"),
+            Form::Kubeadm => self.kubelet_root().join("config.yaml"),
+        }
     }
 
     /// `/var/lib/kubelet`: the kubelet's own folder.
@@ -213,6 +288,13 @@ impl Layout {
         self.kubelet_pki().join("kubelet-client-current.pem")
     }
 
+    /// `/var/lib/kubelet/pki/kubelet-server-current.pem`: the same of the certificate it serves with, where it asked the
+    /// cluster for one.
+    #[must_use]
+    pub fn kubelet_server(&self) -> PathBuf {
+        self.kubelet_pki().join("kubelet-server-current.pem")
+    }
+
     /// `/var/lib/stratum/coredns`: what CoreDNS pods of this node mount.
     #[must_use]
     pub fn coredns(&self) -> PathBuf {
@@ -223,90 +305,5 @@ impl Layout {
     #[must_use]
     pub fn control_socket(&self) -> PathBuf {
         self.run().join("up.sock")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use strum::IntoEnumIterator;
-
-    use super::*;
-
-    #[test]
-    fn paths_of_a_node_and_of_a_moved_root() {
-        let paths = |layout: &Layout| {
-            let kubeconfigs = Identity::iter().map(|identity| layout.kubeconfig(identity));
-            let mut paths = vec![
-                layout.config_file(),
-                layout.manifests(),
-                layout.state(),
-                layout.pki(),
-                layout.etcd_data(),
-                layout.run(),
-                layout.node_lock(),
-                layout.node_state(),
-                layout.static_pods(),
-                layout.static_pod_files(),
-                layout.payload(),
-                layout.registries(),
-                layout.containerd(),
-                layout.containerd_socket(),
-                layout.kubelet_config(),
-                layout.kubelet_root(),
-                layout.kubelet_pki(),
-                layout.kubelet_client(),
-                layout.coredns(),
-                layout.control_socket(),
-                layout.up_lock(),
-                layout.fence_lock(),
-                layout.logs(),
-                layout.pod_logs(),
-                layout.audit_logs(),
-                layout.joining(),
-                layout.claim_key(),
-            ];
-            paths.extend(kubeconfigs);
-            paths
-        };
-        let expected = [
-            "etc/stratum/config.yaml",
-            "etc/stratum/manifests",
-            "var/lib/stratum",
-            "var/lib/stratum/pki",
-            "var/lib/stratum/etcd",
-            "run/stratum",
-            "run/stratum/node.lock",
-            "var/lib/stratum/node.yaml",
-            "var/lib/stratum/static-pods",
-            "var/lib/stratum/static-pod-files",
-            "var/lib/stratum/payload",
-            "etc/stratum/registries.yaml",
-            "var/lib/stratum/containerd",
-            "run/stratum/containerd/containerd.sock",
-            "var/lib/stratum/kubelet/kubelet.conf",
-            "var/lib/kubelet",
-            "var/lib/kubelet/pki",
-            "var/lib/kubelet/pki/kubelet-client-current.pem",
-            "var/lib/stratum/coredns",
-            "run/stratum/up.sock",
-            "run/stratum/up.lock",
-            "run/stratum/fence.lock",
-            "var/log/stratum",
-            "var/log/pods",
-            "var/log/kubernetes/audit",
-            "var/lib/stratum/joining",
-            "var/lib/stratum/claim.key",
-            "var/lib/stratum/kubeconfig/admin.conf",
-            "var/lib/stratum/kubeconfig/operator.conf",
-            "var/lib/stratum/kubeconfig/deployer.conf",
-            "var/lib/stratum/kubeconfig/controller-manager.conf",
-            "var/lib/stratum/kubeconfig/scheduler.conf",
-            "var/lib/stratum/kubeconfig/kubelet.conf",
-        ];
-        for (layout, root) in [(Layout::system(), "/"), (Layout::under("/tmp/x"), "/tmp/x")] {
-            assert_eq!(layout.root(), Path::new(root));
-            let expected: Vec<PathBuf> = expected.iter().map(|path| Path::new(root).join(path)).collect();
-            assert_eq!(paths(&layout), expected);
-        }
     }
 }

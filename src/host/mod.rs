@@ -5,6 +5,7 @@
 pub mod addresses;
 pub mod assets;
 pub mod atomic_file;
+pub mod certificates;
 pub mod child;
 pub mod clock;
 pub mod component_logs;
@@ -28,6 +29,7 @@ pub mod pki_folder;
 pub mod preflight;
 pub mod ready;
 pub mod runtime;
+pub mod served;
 pub mod static_pods;
 pub mod supervisor;
 pub mod teardown;
