@@ -33,6 +33,12 @@ pub fn towards(target: IpAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
+/// Whether an address is this machine's own, so that whoever answers there is on this machine.
+#[must_use]
+pub fn is_own(address: IpAddr) -> bool {
+    UdpSocket::bind(SocketAddr::from((address, 0))).is_ok()
+}
+
 /// The interface through which an address is on the link, as the kernel's routing tables below `root` say.
 ///
 /// # Errors
@@ -79,6 +85,8 @@ mod tests {
 
     #[test]
     fn loopback_is_reached_from_loopback() {
+        assert!(is_own(Ipv4Addr::LOCALHOST.into()));
+        assert!(!is_own(ELSEWHERE[0]));
         assert_eq!(
             towards(Ipv4Addr::LOCALHOST.into()).unwrap(),
             IpAddr::V4(Ipv4Addr::LOCALHOST)

@@ -61,7 +61,7 @@ impl Openssl {
         let subject = if more.contains("-subj") {
             String::new()
         } else {
-            format!("-subj /CN={name}")
+            format!("-subj /CN={}", name.replace('/', "."))
         };
         let days = if more.contains("-days") { "" } else { "-days 3650" };
         self.run(&format!(

@@ -78,8 +78,7 @@ fn the_user_of_the_current_context_is_read() {
     assert_eq!(read.client_certificate.unwrap().read().unwrap().as_slice(), b"CERT");
     assert_eq!(read.client_key, Some(Source::File("/etc/kubernetes/pki/a.key".into())));
     // Only one context needs no name.
-    let one =
-        view("contexts: [{name: a, context: {cluster: c, user: u}}]\nusers: [{name: u, user: {token: t}}]\n").unwrap();
+    let one = view("contexts: [{name: a, context: {user: u}}]\nusers: [{name: u, user: {token: t}}]\n").unwrap();
     assert_eq!((one.client_certificate, one.server), (None, None));
 }
 
