@@ -17,6 +17,14 @@ pub enum Exit {
     LeadershipLost,
     /// 5: a `diff` found differences.
     Differences,
+    /// 20: `certs check` found something that expires soon.
+    Expiring,
+    /// 21: it found something that has expired or is not valid yet.
+    Expired,
+    /// 22: it found something unreadable, mismatched or wrongly signed.
+    BadCertificate,
+    /// 23: it found a rotation open or incomplete.
+    RotationOpen,
 }
 
 impl From<Exit> for ExitCode {
@@ -28,6 +36,10 @@ impl From<Exit> for ExitCode {
             Exit::Refused => 3,
             Exit::LeadershipLost => 4,
             Exit::Differences => 5,
+            Exit::Expiring => 20,
+            Exit::Expired => 21,
+            Exit::BadCertificate => 22,
+            Exit::RotationOpen => 23,
         })
     }
 }

@@ -2,6 +2,7 @@
 //! layer is called.
 
 mod administrator;
+mod certs;
 mod child_of;
 mod config;
 mod controller;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use tokio::runtime::{Builder, Runtime};
 
 use self::exit::Exit;
 
@@ -34,20 +36,26 @@ pub fn main() -> ExitCode {
         Command::ChildOf(arguments) => return child_of::run(&arguments),
         other => other,
     };
-    let result = tokio::runtime::Runtime::new()
-        .map_err(anyhow::Error::from)
-        .and_then(|runtime| {
-            let result = runtime.block_on(run(command));
-            // What still runs was given its time; it does not get more by being waited for.
-            runtime.shutdown_background();
-            result
-        });
+    let result = runtime(&command).map_err(anyhow::Error::from).and_then(|runtime| {
+        let result = runtime.block_on(run(command));
+        // What still runs was given its time; it does not get more by being waited for.
+        runtime.shutdown_background();
+        result
+    });
     match result {
         Ok(exit) => exit.into(),
         Err(error) => {
             printer::error(error);
             Exit::Failed.into()
         }
+    }
+}
+
+/// What the command runs on: one thread for a command that is over at once.
+fn runtime(command: &Command) -> std::io::Result<Runtime> {
+    match command {
+        Command::Certs(arguments) if arguments.is_brief() => Builder::new_current_thread().enable_all().build(),
+        _ => Runtime::new(),
     }
 }
 
@@ -60,6 +68,7 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Node(arguments) => node::run(arguments).await,
         Command::Registry(arguments) => registry::run(arguments).await,
         Command::Payload(arguments) => payload::run(arguments).await,
+        Command::Certs(arguments) => certs::run(arguments).await,
         Command::Token(arguments) => token::run(arguments).await,
         Command::Kubeconfig(arguments) => kubeconfig::run(arguments),
         Command::Server(arguments) => machine::server::run(*arguments).await,
@@ -110,6 +119,8 @@ enum Command {
     Node(node::Arguments),
     /// Look after the mirrors of container registries on this node
     Registry(registry::Arguments),
+    /// Look after the certificates of this machine
+    Certs(certs::Arguments),
     /// Make, show and delete the tokens that machines join with
     Token(token::Arguments),
     /// Give somebody a credential of his own

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod bootstrap;
+pub mod certificates;
 pub mod cluster;
 pub mod cluster_fence;
 pub mod cluster_info;

@@ -4,6 +4,7 @@
 //! in [`object`], [`host_name`] and [`bootstrap_token`].
 
 pub mod bootstrap_token;
+pub mod certificates;
 pub mod csr;
 pub mod departed;
 pub mod election;

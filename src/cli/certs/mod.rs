@@ -1,0 +1,34 @@
+//! `stratum certs`: the certificates of this machine.
+
+mod check;
+
+use super::exit::Exit;
+
+/// The flags of `stratum certs`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show every certificate of this machine, when it ends, and what is wrong with it
+    Check(check::Arguments),
+}
+
+impl Arguments {
+    /// Whether the command only looks and is over at once: threads would take longer to start than it to run.
+    pub(super) fn is_brief(&self) -> bool {
+        match &self.command {
+            Command::Check(_) => true,
+        }
+    }
+}
+
+/// Runs the command.
+pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    match arguments.command {
+        Command::Check(arguments) => check::run(arguments).await,
+    }
+}

@@ -1,0 +1,82 @@
+//! What is remembered beside the certificates: how the last renewal went, and whether a rotation is open or incomplete.
+//! Whatever makes no sense is told, and never taken for nothing.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::host::layout::{Form, Layout};
+use crate::reconcilers::certificates::status::{Renewal, Rotation};
+
+/// `renewal.json`: `attemptedAt`, `result` (why it failed; `in progress` while it runs; left out when it succeeded).
+pub(super) fn renewal(layout: &Layout) -> Renewal {
+    let path = layout.renewal_record();
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Renewal::None,
+        Err(error) => {
+            return Renewal::Unreadable {
+                reason: format!("{}: {error}", path.display()),
+            };
+        }
+    };
+    let record: Value = serde_json::from_str(&text).unwrap_or_default();
+    let Some(attempted_at) = record["attemptedAt"].as_str().map(str::to_owned) else {
+        return Renewal::Unreadable {
+            reason: format!("{} is no record of a renewal", path.display()),
+        };
+    };
+    let finished = record["finishedAt"].is_string();
+    match record["result"].as_str().unwrap_or_default() {
+        "" if finished || record["state"].is_null() => Renewal::Succeeded { attempted_at },
+        "" | "in progress" => Renewal::InProgress { attempted_at },
+        result => Renewal::Failed {
+            attempted_at,
+            result: result.to_owned(),
+        },
+    }
+}
+
+/// The phase by the files that a rotation of authorities leaves, and the marker of one of leaves.
+pub(super) fn rotation(layout: &Layout) -> Rotation {
+    let marker = layout.rotation_incomplete();
+    // One that cannot be read counts as there.
+    let incomplete = !matches!(marker.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound);
+    let text = std::fs::read_to_string(&marker).unwrap_or_default();
+    let marked: Value = serde_json::from_str(&text).unwrap_or_default();
+    let mut detail = match layout.form() {
+        Form::Stratum => open(&layout.pki()),
+        Form::Kubeadm => Vec::new(),
+    };
+    let phase = if detail.is_empty() { "idle" } else { "open" };
+    if incomplete && marked.is_null() {
+        detail.push(format!("{} cannot be read", marker.display()));
+    }
+    Rotation {
+        phase: phase.to_owned(),
+        detail,
+        incomplete,
+        incomplete_from_expired: marked["expired"].as_bool().unwrap_or(false),
+    }
+}
+
+fn open(pki: &Path) -> Vec<String> {
+    let names = |folder: &Path| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut names: Vec<String> = entries
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let staged = names(&pki.join("rotation")).into_iter();
+    let staged = staged.map(|run| format!("material of run {run} is staged"));
+    let kept = [pki.to_owned(), pki.join("etcd")]
+        .into_iter()
+        .flat_map(|folder| names(&folder));
+    let kept = kept.filter(|name| name.ends_with(".pre-carotate"));
+    staged
+        .chain(kept.map(|name| format!("{name} is kept to go back to")))
+        .collect()
+}

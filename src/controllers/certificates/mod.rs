@@ -1,0 +1,3 @@
+//! The certificates this machine holds: observed, and looked after.
+
+pub mod check;

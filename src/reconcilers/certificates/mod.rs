@@ -1,0 +1,3 @@
+//! The certificates this machine holds: what is decided about them.
+
+pub mod status;
