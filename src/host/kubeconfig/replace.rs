@@ -35,9 +35,11 @@ const CERTIFICATE_DATA: &str = "client-certificate-data";
 const KEY: &str = "client-key";
 const KEY_DATA: &str = "client-key-data";
 
+/// The two fields that are set, and the two that would contradict them.
+type Fields = ([(&'static str, String); 2], [&'static str; 2]);
+
 impl Client<'_> {
-    /// The two fields that are set, and the two that would contradict them.
-    fn fields(&self) -> Result<([(&'static str, String); 2], [&'static str; 2]), Error> {
+    fn fields(&self) -> Result<Fields, Error> {
         match self {
             Self::Embedded { certificate, key } => Ok((
                 [

@@ -275,7 +275,8 @@ fn keys_listeners_kubeconfigs_and_bundles() {
     assert_eq!(serves(&|own, _| Ok(own.clone())).served_at, ["127.0.0.1:6443"]);
     assert_eq!(kinds(&serves(&|_, ca| Ok(leaf(ca, &request())))), [Kind::ServedDiffers]);
     assert_eq!(kinds(&serves(&|_, _| Err("plain HTTP".to_owned()))), [Kind::NotServed]);
-    let leads = |elsewhere: Option<&str>, trusts: &dyn Fn(&Authority) -> Option<Result<Vec<Certificate>, String>>| {
+    type Trusts<'a> = &'a dyn Fn(&Authority) -> Option<Result<Vec<Certificate>, String>>;
+    let leads = |elsewhere: Option<&str>, trusts: Trusts<'_>| {
         kinds(&row(day(1), |seen, ca| {
             let says = KubeconfigSays::Client {
                 elsewhere: elsewhere.map(str::to_owned),
