@@ -27,8 +27,7 @@ pub(super) fn element(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
 /// The elements inside of the first element of `bytes`, each with its own tag and length. `None` if the bytes do not
 /// add up.
 pub(super) fn children(bytes: &[u8]) -> Option<Vec<&[u8]>> {
-    let (start, end) = content(bytes)?;
-    let mut rest = bytes.get(start..end)?;
+    let mut rest = inside(bytes)?;
     let mut found = Vec::new();
     while !rest.is_empty() {
         let (child, after) = rest.split_at_checked(content(rest)?.1)?;
@@ -36,6 +35,12 @@ pub(super) fn children(bytes: &[u8]) -> Option<Vec<&[u8]>> {
         rest = after;
     }
     Some(found)
+}
+
+/// The content of the first element of `bytes`.
+pub(super) fn inside(bytes: &[u8]) -> Option<&[u8]> {
+    let (start, end) = content(bytes)?;
+    bytes.get(start..end)
 }
 
 /// Where the content of the first element starts and ends.

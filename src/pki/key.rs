@@ -13,6 +13,8 @@ use rcgen::{PublicKeyData, SigningKey};
 use rustls_pki_types::PrivatePkcs8KeyDer;
 use zeroize::{Zeroize, Zeroizing};
 
+use super::der;
+
 /// A key that could not be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -127,29 +129,25 @@ impl Key {
     /// # Errors
     /// When there is none, more than one, an encrypted one, or one of a kind not known here.
     pub fn from_pem(bytes: &[u8]) -> Result<Self, Error> {
-        let text = String::from_utf8_lossy(bytes);
-        // The second is how PKCS#1 and SEC1 say it: a header inside of the block.
-        if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
-            return Err(Error::Encrypted);
-        }
-        let blocks = pem::parse_many(bytes).map_err(Error::Pem)?;
-        let labels: Vec<String> = blocks.iter().map(|block| block.tag().to_owned()).collect();
-        let mut keys = blocks.into_iter().filter(|block| block.tag().ends_with("PRIVATE KEY"));
-        let Some(block) = keys.next() else {
-            let found = if labels.is_empty() {
-                "nothing found".to_owned()
-            } else {
-                format!("found {}", labels.join(", "))
-            };
-            return Err(Error::Missing(found));
-        };
-        match keys.count() {
-            0 => {}
-            more => return Err(Error::Several(more + 1)),
-        }
-        let label = block.tag().to_owned();
-        let der = Zeroizing::new(block.into_contents());
+        let (label, der) = block(bytes)?;
         Self::from_der(&der).ok_or(Error::Unsupported(label))
+    }
+
+    /// Whether the one private key in PEM data is that of `public_key`, a DER `SubjectPublicKeyInfo`. An RSA key is told by
+    /// its modulus and exponent: that the rest of it fits is not proven, which takes a millisecond and more.
+    ///
+    /// # Errors
+    /// As [`Key::from_pem`].
+    pub fn belongs_to(bytes: &[u8], public_key: &[u8]) -> Result<bool, Error> {
+        let (label, der) = block(bytes)?;
+        if let Some(numbers) = rsa_numbers(&der) {
+            if numbers[0].len() < SHORTEST_MODULUS {
+                return Err(Error::Unsupported(label));
+            }
+            return Ok(rsa_public_numbers(public_key).is_some_and(|public| public == numbers));
+        }
+        let key = Self::from_der(&der).ok_or(Error::Unsupported(label))?;
+        Ok(key.public_key_der() == public_key)
     }
 
     /// Algorithm and size.
@@ -255,6 +253,58 @@ impl Serial {
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
+}
+
+/// The one block of PEM data that holds a private key: its label and its content.
+fn block(bytes: &[u8]) -> Result<(String, Zeroizing<Vec<u8>>), Error> {
+    let text = String::from_utf8_lossy(bytes);
+    // The second is how PKCS#1 and SEC1 say it: a header inside of the block.
+    if text.contains("BEGIN ENCRYPTED PRIVATE KEY") || text.contains("Proc-Type: 4,ENCRYPTED") {
+        return Err(Error::Encrypted);
+    }
+    let blocks = pem::parse_many(bytes).map_err(Error::Pem)?;
+    let labels: Vec<String> = blocks.iter().map(|block| block.tag().to_owned()).collect();
+    let mut keys = blocks.into_iter().filter(|block| block.tag().ends_with("PRIVATE KEY"));
+    let Some(block) = keys.next() else {
+        let found = if labels.is_empty() {
+            "nothing found".to_owned()
+        } else {
+            format!("found {}", labels.join(", "))
+        };
+        return Err(Error::Missing(found));
+    };
+    match keys.count() {
+        0 => {}
+        more => return Err(Error::Several(more + 1)),
+    }
+    let label = block.tag().to_owned();
+    Ok((label, Zeroizing::new(block.into_contents())))
+}
+
+/// As an INTEGER of DER: 2048 bits.
+const SHORTEST_MODULUS: usize = 256;
+
+/// rsaEncryption, 1.2.840.113549.1.1.1, as an element.
+const RSA: &[u8] = &[6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
+
+/// Modulus and exponent of an RSA private key in PKCS#8 (RFC 5208) or PKCS#1 (RFC 8017, appendix A.1.2), as elements.
+fn rsa_numbers(der: &[u8]) -> Option<[&[u8]; 2]> {
+    let children = der::children(der)?;
+    match children.as_slice() {
+        [_version, algorithm, key, ..] if der::children(algorithm).is_some_and(|parts| parts.first() == Some(&RSA)) => {
+            rsa_numbers(der::inside(key)?)
+        }
+        [_version, modulus, exponent, _private, _p, _q, _dp, _dq, _inverse] => Some([modulus, exponent]),
+        _ => None,
+    }
+}
+
+/// The same of a `SubjectPublicKeyInfo`.
+fn rsa_public_numbers(der: &[u8]) -> Option<[&[u8]; 2]> {
+    let [_algorithm, key] = der::children(der)?.try_into().ok()?;
+    // The first byte counts unused bits.
+    let numbers = der::children(der::inside(key)?.strip_prefix(&[0])?)?;
+    numbers.try_into().ok()
 }
 
 type Encoded = (Zeroizing<Vec<u8>>, KeyKind);

@@ -22,7 +22,7 @@ use super::super::concern::chain;
 use super::super::connection::{self, ClientSettings};
 use super::super::operator::SYSTEM_NAMESPACE;
 use crate::host::addresses;
-use crate::host::certificates::{Entry, Found, KeyError, KeyState, Machine, Origin, ReadError, Role, Store, read_all};
+use crate::host::certificates::{Entry, Found, KeyError, KeyState, Machine, Origin, ReadError, Role, Store};
 use crate::host::kubeconfig::{self, Source, View};
 use crate::host::layout::Identity;
 use crate::host::served::served;
@@ -79,9 +79,8 @@ pub async fn check(
     limits: Limits,
 ) -> Result<Report, Error> {
     let entries = machine.entries();
-    let contents = read_all(&entries);
-    let present = entries.iter().zip(contents);
-    let present: Vec<(&Entry, Result<Found, ReadError>)> = present
+    let present = entries.iter().map(|entry| (entry, entry.look()));
+    let present: Vec<(&Entry, Result<Found<()>, ReadError>)> = present
         .filter_map(|(entry, content)| Some((entry, content.transpose()?)))
         .collect();
     if present.is_empty() {
@@ -131,7 +130,7 @@ async fn shown(entry: &Entry, limits: Limits) -> Vec<Served> {
     join_all(own.map(ask)).await.into_iter().flatten().collect()
 }
 
-fn seen(entry: &Entry, content: Result<Found, ReadError>, served: Vec<Served>) -> Seen {
+fn seen(entry: &Entry, content: Result<Found<()>, ReadError>, served: Vec<Served>) -> Seen {
     Seen {
         name: entry.name.clone(),
         part: match (entry.role, &entry.store) {
@@ -161,7 +160,7 @@ fn seen(entry: &Entry, content: Result<Found, ReadError>, served: Vec<Served>) -
     }
 }
 
-fn held(found: Found) -> Held {
+fn held(found: Found<()>) -> Held {
     let Found { certificate, more, key } = found;
     let key = match key {
         KeyState::Matches(_) => KeySeen::Own,

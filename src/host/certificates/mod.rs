@@ -16,7 +16,6 @@ use std::path::{Path, PathBuf};
 
 use super::layout::{Form, Layout};
 use super::node_state::{self, NodeState};
-use super::parallel::on_every_processor;
 use crate::pki::leaf::Request;
 
 pub use read::{Found, KeyError, KeyState, ReadError};
@@ -157,15 +156,6 @@ impl Machine {
     }
 }
 
-/// What each of these entries holds, in their order, read on every processor at once: RSA keys take a millisecond each.
-#[must_use]
-pub fn read_all(entries: &[Entry]) -> Vec<Result<Option<Found>, ReadError>> {
-    let numbered: Vec<(usize, &Entry)> = entries.iter().enumerate().collect();
-    let mut read = on_every_processor(&numbered, |(number, entry)| (*number, entry.read()));
-    read.sort_by_key(|(number, _)| *number);
-    read.into_iter().map(|(_, found)| found).collect()
-}
-
 impl Entry {
     fn new(name: impl Into<String>, role: Role, store: Store) -> Self {
         Self {
@@ -195,5 +185,14 @@ impl Entry {
     /// When it is there and cannot be read. What is wrong with the key alone is in [`Found::key`].
     pub fn read(&self) -> Result<Option<Found>, ReadError> {
         read::read(&self.store)
+    }
+
+    /// The same without the key itself: whose key is there is told by its public numbers, and that it is whole is not proven,
+    /// which would take longer than everything else together.
+    ///
+    /// # Errors
+    /// As [`Entry::read`].
+    pub fn look(&self) -> Result<Option<Found<()>>, ReadError> {
+        read::look(&self.store)
     }
 }

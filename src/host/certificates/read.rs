@@ -12,22 +12,22 @@ use super::Store;
 use crate::pki::certificate::{self, Certificate};
 use crate::pki::key::{self, Key};
 
-/// A certificate that was found.
+/// A certificate that was found, with its key of type `K`.
 #[derive(Debug)]
-pub struct Found {
+pub struct Found<K = Key> {
     /// The first certificate of its file.
     pub certificate: Certificate,
     /// Those after it: authorities in between, or more of a bundle.
     pub more: Vec<Certificate>,
     /// What became of its key.
-    pub key: KeyState,
+    pub key: KeyState<K>,
 }
 
 /// A certificate's key, as it was found.
 #[derive(Debug)]
-pub enum KeyState {
+pub enum KeyState<K = Key> {
     /// It is the certificate's own.
-    Matches(Key),
+    Matches(K),
     /// It is another certificate's.
     Other,
     /// It is not there.
@@ -136,21 +136,42 @@ const LONGEST: u64 = 1 << 20;
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 
+/// Whether PEM data holds the key of a certificate.
+type Match<K> = fn(&[u8], &Certificate) -> Result<Option<K>, key::Error>;
+
+/// With the keys themselves, each proven to be whole.
 pub(super) fn read(store: &Store) -> Result<Option<Found>, ReadError> {
+    let own = |pem: &[u8], certificate: &Certificate| {
+        let key = Key::from_pem(pem)?;
+        Ok((key.public_key_der() == certificate.public_key_der()).then_some(key))
+    };
+    read_with(store, own)
+}
+
+/// Only whose keys they are.
+pub(super) fn look(store: &Store) -> Result<Option<Found<()>>, ReadError> {
+    let own = |pem: &[u8], certificate: &Certificate| {
+        let belongs = Key::belongs_to(pem, certificate.public_key_der())?;
+        Ok(belongs.then_some(()))
+    };
+    read_with(store, own)
+}
+
+fn read_with<K>(store: &Store, own: Match<K>) -> Result<Option<Found<K>>, ReadError> {
     match store {
         Store::Pair { certificate, key } => {
             let Some(pem) = content(certificate)? else {
                 return Ok(None);
             };
-            found(certificate, &pem, |certificate| file_key(key, certificate)).map(Some)
+            found(certificate, &pem, |certificate| file_key(key, certificate, own)).map(Some)
         }
         Store::Together(path) => {
             let Some(pem) = content(path)? else {
                 return Ok(None);
             };
-            found(path, &pem, |certificate| key_state(&pem, certificate)).map(Some)
+            found(path, &pem, |certificate| key_state(&pem, certificate, own)).map(Some)
         }
-        Store::Kubeconfig(path) => embedded(path),
+        Store::Kubeconfig(path) => embedded(path, own),
         Store::Bundle(path) => {
             let Some(pem) = content(path)? else {
                 return Ok(None);
@@ -161,7 +182,7 @@ pub(super) fn read(store: &Store) -> Result<Option<Found>, ReadError> {
 }
 
 /// The client of a kubeconfig, wherever that says it is.
-fn embedded(path: &Path) -> Result<Option<Found>, ReadError> {
+fn embedded<K>(path: &Path, own: Match<K>) -> Result<Option<Found<K>>, ReadError> {
     let Some(text) = content(path)? else {
         return Ok(None);
     };
@@ -172,8 +193,8 @@ fn embedded(path: &Path) -> Result<Option<Found>, ReadError> {
     let view = View::parse(path, text)?;
     let key = |certificate: &Certificate| match &view.client_key {
         None => KeyState::Absent,
-        Some(Source::Embedded(pem)) => key_state(pem, certificate),
-        Some(Source::File(file)) => match file_key(file, certificate) {
+        Some(Source::Embedded(pem)) => key_state(pem, certificate, own),
+        Some(Source::File(file)) => match file_key(file, certificate, own) {
             KeyState::Absent => KeyState::Unreadable(KeyError::Gone(file.clone())),
             other => other,
         },
@@ -191,7 +212,7 @@ fn embedded(path: &Path) -> Result<Option<Found>, ReadError> {
     }
 }
 
-fn found(path: &Path, pem: &[u8], key: impl FnOnce(&Certificate) -> KeyState) -> Result<Found, ReadError> {
+fn found<K>(path: &Path, pem: &[u8], key: impl FnOnce(&Certificate) -> KeyState<K>) -> Result<Found<K>, ReadError> {
     let mut certificates = certificates(path, pem)?.into_iter();
     let certificate = certificates.next().ok_or_else(|| ReadError::Certificate {
         path: path.to_owned(),
@@ -235,9 +256,9 @@ pub(super) fn certificates(path: &Path, pem: &[u8]) -> Result<Vec<Certificate>, 
     Ok(certificates)
 }
 
-fn file_key(path: &Path, certificate: &Certificate) -> KeyState {
+fn file_key<K>(path: &Path, certificate: &Certificate, own: Match<K>) -> KeyState<K> {
     match content(path) {
-        Ok(Some(pem)) => key_state(&pem, certificate),
+        Ok(Some(pem)) => key_state(&pem, certificate, own),
         Ok(None) => KeyState::Absent,
         Err(error) if error.is_denied() => KeyState::Denied,
         Err(ReadError::Read { source, .. }) => KeyState::Unreadable(KeyError::Read(source)),
@@ -245,10 +266,10 @@ fn file_key(path: &Path, certificate: &Certificate) -> KeyState {
     }
 }
 
-fn key_state(pem: &[u8], certificate: &Certificate) -> KeyState {
-    match Key::from_pem(pem) {
-        Ok(key) if key.public_key_der() == certificate.public_key_der() => KeyState::Matches(key),
-        Ok(_) => KeyState::Other,
+fn key_state<K>(pem: &[u8], certificate: &Certificate, own: Match<K>) -> KeyState<K> {
+    match own(pem, certificate) {
+        Ok(Some(key)) => KeyState::Matches(key),
+        Ok(None) => KeyState::Other,
         Err(key::Error::Missing(found))
             if found
                 .split(", ")

@@ -196,14 +196,21 @@ fn read_pair(certificate: Option<&[u8]>, key: Option<&[u8]>) -> String {
         made.write("a.key", bytes);
     }
     let store = Store::pair(made.path(), "a");
-    match Entry::new("a", Role::Leaf, store).read() {
+    let entry = Entry::new("a", Role::Leaf, store);
+    let looked = entry.look().map(|found| found.map(|found| state(&found.key)));
+    let read = entry.read().map(|found| found.map(|found| state(&found.key)));
+    assert_eq!(
+        looked.map_err(|error| chain(&error)),
+        read.map_err(|error| chain(&error))
+    );
+    match entry.read() {
         Ok(None) => "absent".to_owned(),
         Ok(Some(Found { key, more, .. })) => format!("{} more, {}", more.len(), state(&key)),
         Err(error) => chain(&error).replace(&made.path().display().to_string(), ""),
     }
 }
 
-fn state(key: &KeyState) -> String {
+fn state<K>(key: &KeyState<K>) -> String {
     match key {
         KeyState::Matches(_) => "its key".to_owned(),
         KeyState::Other => "another key".to_owned(),
@@ -298,6 +305,12 @@ fn odd_key_files() {
     assert_eq!(read("rsa.crt", &made.text("rsa.key")), fine);
     assert_eq!(read("p384.crt", &made.text("p384.key")), fine);
     assert_eq!(read("a.crt", &made.text("b.key")), "0 more, another key");
+    made.leaf("rsa2", "ca", "/CN=r", "-newkey rsa:2048");
+    assert_eq!(read("rsa.crt", &made.text("rsa2.key")), "0 more, another key");
+    assert_eq!(read("rsa.crt", &made.text("a.key")), "0 more, another key");
+    assert_eq!(read("a.crt", &made.text("rsa.key")), "0 more, another key");
+    made.leaf("weak", "ca", "/CN=r", "-newkey rsa:1024");
+    assert!(read("weak.crt", &made.text("weak.key")).contains("no RSA key of 2048"));
     for (key, expected) in [
         (made.text("ed.key"), "no RSA key of 2048"),
         (made.run("pkcs8 -topk8 -in a.key -passout pass:x"), "encrypted"),

@@ -59,12 +59,20 @@ impl Layout {
             kubeadm.pki().join("ca.crt"),
         ];
         let own_is_there = exists(&own)?;
-        let mut found = None;
+        let (mut found, mut refused) = (None, None);
         for path in theirs {
-            if exists(&path)? {
-                found = Some(path);
-                break;
+            match exists(&path) {
+                Ok(true) => {
+                    found = Some(path);
+                    break;
+                }
+                Ok(false) => {}
+                // The folder of manifests is root's alone; the others may be looked for by anybody.
+                Err(error) => refused = Some(error),
             }
+        }
+        if let (false, None, Some(error)) = (own_is_there, &found, refused) {
+            return Err(error);
         }
         match (own_is_there, found) {
             (true, None) => Ok(stratum),

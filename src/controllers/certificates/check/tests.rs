@@ -149,6 +149,8 @@ async fn a_node_of_ours_as_it_is_made_is_fine() {
         atomic_file::Access::Public,
     )
     .unwrap();
+    // Made a moment after the others.
+    let now = clock::now();
     let found = look_at(layout.clone(), now).await;
     assert_eq!(found.subject_drift, ["admin"]);
     assert_eq!(

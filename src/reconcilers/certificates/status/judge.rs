@@ -47,7 +47,8 @@ pub fn judge(observed: &Observed, now: Timestamp, warn: Option<SignedDuration>) 
     Report {
         node: node.clone(),
         layout: layout.clone(),
-        at: now,
+        // Certificates know whole seconds only.
+        at: Timestamp::from_second(now.as_second()).unwrap_or(now),
         verdict: worst.max(if open { Verdict::RotationOpen } else { Verdict::Fine }),
         subject_drift: rows.iter().filter(drifted).map(|row| row.name.clone()).collect(),
         certificates: rows,
