@@ -129,41 +129,71 @@ impl std::fmt::Debug for Content {
 /// # Errors
 /// Names the path. After [`Error::Write`] no file has changed, unless the last step of all, a rename, failed.
 pub fn write_all(files: &[NewFile]) -> Result<(), Error> {
-    let mut staged: Vec<(PathBuf, &Path)> = Vec::new();
+    stage_all(files)?.put_in_place()
+}
+
+/// Files whose bytes are on the disk, each beside its place, and none of which has changed yet. What is not put in place is
+/// removed when this is dropped.
+#[derive(Debug)]
+pub struct Staged {
+    /// Temporary file and place, in the order of the renames.
+    waiting: Vec<(PathBuf, PathBuf)>,
+}
+
+/// The first half of [`write_all`], for a caller that has to do something between the last step that may fail for want of
+/// room or rights and the first change.
+///
+/// # Errors
+/// Names the path. No file has changed, and nothing is left beside them.
+pub fn stage_all(files: &[NewFile]) -> Result<Staged, Error> {
+    let mut staged = Staged { waiting: Vec::new() };
     for NewFile { path, content } in files {
         let Some(name) = path.file_name() else {
-            clean_up(&staged);
             return Err(Error::NoFileName { path: path.clone() });
         };
         let name = name.to_string_lossy();
         sweep(folder_of(path), &name);
         let temporary = folder_of(path).join(temporary_name(&name));
-        staged.push((temporary.clone(), path));
+        staged.waiting.push((temporary.clone(), path.clone()));
         let written = match content {
             Content::Bytes(bytes, access) => write_temporary(&temporary, bytes, *access),
             Content::Link(target) => std::os::unix::fs::symlink(target, &temporary),
         };
-        if let Err(source) = written {
-            clean_up(&staged);
-            return Err(Error::Write {
+        written.map_err(|source| Error::Write {
+            path: path.clone(),
+            source,
+        })?;
+    }
+    Ok(staged)
+}
+
+impl Staged {
+    /// The second half: nothing but renames, one right after the other, and then their folders are flushed.
+    ///
+    /// # Errors
+    /// Names the path. Those before it have changed.
+    pub fn put_in_place(mut self) -> Result<(), Error> {
+        let mut folders: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
+        for (temporary, path) in &self.waiting {
+            fs::rename(temporary, path).map_err(|source| Error::Write {
                 path: path.clone(),
                 source,
-            });
+            })?;
+            folders.insert(folder_of(path).to_owned(), path.clone());
         }
+        self.waiting.clear();
+        folders.values().try_for_each(|path| flush_folder(path))
     }
-    for (temporary, path) in &staged {
-        if let Err(source) = fs::rename(temporary, path) {
-            clean_up(&staged);
-            let path = (*path).to_owned();
-            return Err(Error::Write { path, source });
-        }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        clean_up(&self.waiting);
     }
-    let folders: BTreeMap<&Path, &Path> = staged.iter().map(|(_, path)| (folder_of(path), *path)).collect();
-    folders.into_values().try_for_each(flush_folder)
 }
 
 /// The write has failed already; a temporary file that cannot be removed either changes nothing for the caller.
-fn clean_up(staged: &[(PathBuf, &Path)]) {
+fn clean_up(staged: &[(PathBuf, PathBuf)]) {
     for (temporary, _) in staged {
         let _ = fs::remove_file(temporary);
     }
@@ -190,7 +220,7 @@ pub fn write_from(path: &Path, access: Access, fill: impl FnOnce(&mut File) -> i
     let temporary = folder_of(path).join(temporary_name(&name));
     let written = fill_temporary(&temporary, access, fill).and_then(|()| fs::rename(&temporary, path));
     if let Err(source) = written {
-        clean_up(&[(temporary, path)]);
+        clean_up(&[(temporary, path.to_owned())]);
         let path = path.to_owned();
         return Err(Error::Write { path, source });
     }

@@ -28,6 +28,8 @@ pub mod payload;
 pub mod pki_folder;
 pub mod preflight;
 pub mod ready;
+pub mod rotation_incomplete;
+pub mod rotation_phase;
 pub mod runtime;
 pub mod served;
 pub mod static_pods;

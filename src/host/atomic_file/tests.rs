@@ -185,3 +185,28 @@ fn what_a_killed_writer_left_goes_with_the_next_write_and_nothing_else() {
     assert!(!path(dead[1]).exists());
     assert!(kept.iter().all(|name| path(name).exists()));
 }
+
+/// Until the renames nothing has changed, and what is given up leaves nothing.
+#[test]
+fn what_is_staged_has_changed_nothing_yet() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    write(&path("one"), b"old", Access::Secret).unwrap();
+    let new = |name: &str| NewFile {
+        path: path(name),
+        content: Content::Bytes(b"new".to_vec().into(), Access::Secret),
+    };
+    let staged = stage_all(&[new("one"), new("two")]).unwrap();
+    assert_eq!(fs::read(path("one")).unwrap(), b"old");
+    assert!(!path("two").exists());
+    drop(staged);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    // A rename that fails leaves no temporary file, and those before it are done.
+    fs::create_dir_all(path("two/in-the-way")).unwrap();
+    let error = stage_all(&[new("one"), new("two"), new("three")])
+        .unwrap()
+        .put_in_place();
+    assert!(matches!(error, Err(Error::Write { path: named, .. }) if named == path("two")));
+    assert_eq!(fs::read(path("one")).unwrap(), b"new");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}

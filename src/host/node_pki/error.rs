@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::{atomic_file, kubeconfig, pki_folder};
+use super::super::{atomic_file, kubeconfig, pki_folder, rotation_incomplete};
 use crate::pki::{authority, certificate, key};
 
 /// Certificates, keys or kubeconfigs that cannot be used or made.
@@ -17,6 +17,9 @@ pub enum Error {
     /// A kubeconfig.
     #[error(transparent)]
     Kubeconfig(#[from] kubeconfig::Error),
+    /// It cannot be written down that leaves were replaced.
+    #[error(transparent)]
+    Marker(#[from] rotation_incomplete::Error),
     /// A controller that joined lacks an authority, and must not make one of its own.
     #[error("{} is missing: bring it and its key back from a backup or another controller, or let this node join anew", path.display())]
     NoAuthority {

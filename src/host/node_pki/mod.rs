@@ -6,6 +6,9 @@
 //!
 //! What signs and what is trusted are different files: `ca.crt` holds the one certificate that signs, `ca-bundle.crt`
 //! those that are trusted. [`prepare`] adds to a bundle and never takes from it; that is a rotation's work.
+//!
+//! [`prepare`] repairs; it renews nothing that is merely due. Whoever renews also restarts those who use the leaves, and only
+//! a rotation does that: what is repaired beside a control plane that may run is left to it by the marker.
 
 mod authorities;
 mod claim_key;
@@ -16,6 +19,7 @@ mod kubelet_client;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unmoved;
 
 use std::path::PathBuf;
 
@@ -56,10 +60,12 @@ pub fn prepare(layout: &Layout, state: &NodeState, now: Timestamp) -> Result<Pre
     }
     let mut folder = Folder::new(layout.pki(), state.keys, now);
     let signers = Signers::find(&mut folder, state, &leaves)?;
+    let mut repaired = Vec::new();
     for leaf in &leaves {
         let signer = signers.of(leaf.signer)?;
         match leaf.place {
-            Place::Pair => folder.leaf(leaf.name, signer, &leaf.request)?,
+            Place::Pair => repaired.push((leaf.name, folder.leaf(leaf.name, signer, &leaf.request)?)),
+            // The kubelet is started after this.
             Place::KubeletStore => kubelet_client::prepare(&mut folder, layout, signer, &leaf.request, now)?,
         }
     }
@@ -73,7 +79,12 @@ pub fn prepare(layout: &Layout, state: &NodeState, now: Timestamp) -> Result<Pre
         folder.bundle(KUBELET_CLIENT_BUNDLE, &[root])?;
     }
     folder.public_keys(SERVICE_ACCOUNT_BUNDLE, &[&service_accounts])?;
-    let changed = folder.commit()?;
+    let (staged, changed) = folder.stage()?;
+    let marker = unmoved::mark(layout, &repaired, now)?;
+    staged.put_in_place()?;
+    if let Some(marker) = marker {
+        unmoved::written(layout, marker)?;
+    }
     Ok(Prepared { changed })
 }
 

@@ -11,6 +11,7 @@ use super::super::layout::Identity;
 use super::super::node_state::{
     Endpoint, Etcd, EtcdAuthority, InitialClusterState, Member, Networks, Profile, Role, Vip,
 };
+use super::super::rotation_incomplete;
 use super::*;
 use crate::pki::certificate::Certificate;
 use crate::pki::key::{Key, KeyKind, Serial};
@@ -270,20 +271,58 @@ fn a_new_name_renews_what_carries_it_and_keeps_the_key() {
 }
 
 #[test]
-fn what_is_due_is_renewed_but_not_the_kubelets_own() {
+fn what_is_due_is_left_alone_and_what_expired_is_made_anew() {
     let node = Node::prepared(&controller());
-    let later = clock::now() + SignedDuration::from_hours(24 * 300);
-    let changed = prepare(&node.layout, &controller(), later).unwrap().changed;
-    // All pairs of the table, their keys kept, and nothing else.
-    assert_eq!(changed.len(), leaves(&controller()).len() - 1, "{changed:?}");
+    let days = |days: i64| clock::now() + SignedDuration::from_hours(24 * days);
+    let due = prepare(&node.layout, &controller(), days(364)).unwrap().changed;
     assert!(
-        changed.iter().all(|path| path.extension().unwrap() == "crt"),
+        due.is_empty(),
+        "a renewal restarts those who use it, and this does not: {due:?}"
+    );
+    let changed = prepare(&node.layout, &controller(), days(366)).unwrap().changed;
+    // All pairs of the table, their keys kept, and what the kubelet cannot renew any more.
+    let ours = changed.iter().filter(|path| path.starts_with(node.layout.pki()));
+    assert_eq!(ours.clone().count(), leaves(&controller()).len() - 1, "{changed:?}");
+    assert!(
+        ours.clone().all(|path| path.extension().unwrap() == "crt"),
         "{changed:?}"
     );
-    // What has expired the kubelet cannot renew any more.
-    let expired = clock::now() + SignedDuration::from_hours(24 * 366);
-    let changed = prepare(&node.layout, &controller(), expired).unwrap().changed;
     assert!(changed.contains(&node.layout.kubelet_client()), "{changed:?}");
+}
+
+/// Nobody is restarted here, so whoever can has to be told.
+#[test]
+fn what_is_repaired_beside_pods_leaves_the_marker() {
+    let node = Node::prepared(&controller());
+    let marker = || rotation_incomplete::load(&node.layout).unwrap();
+    node.remove("scheduler.crt");
+    node.prepare(&controller());
+    assert_eq!(marker(), None, "no pod can run");
+    let manifest = node.layout.static_pods().join("kube-scheduler.yaml");
+    atomic_file::create_folder(manifest.parent().unwrap(), Access::Secret).unwrap();
+    atomic_file::write(&manifest, b"", Access::Secret).unwrap();
+    assert!(node.prepare(&controller()).is_empty());
+    assert_eq!(marker(), None, "nothing was repaired");
+    node.remove("scheduler.crt");
+    node.prepare(&controller());
+    let first = marker().unwrap();
+    assert_eq!(first.leaves, ["scheduler".to_owned()].into());
+    assert!(!first.expired && first.waiting.is_none() && first.written.is_some());
+    // A second repair forgets nobody of the first.
+    let later = clock::now() + SignedDuration::from_hours(24 * 366);
+    node.remove("admin.crt");
+    prepare(&node.layout, &controller(), later).unwrap();
+    let second = marker().unwrap();
+    assert!(
+        second.expired && second.leaves.len() == leaves(&controller()).len() - 1,
+        "{second:?}"
+    );
+    // One that cannot be read stands for everybody.
+    atomic_file::write(&rotation_incomplete::path(&node.layout), b"{", Access::Secret).unwrap();
+    node.remove("admin.crt");
+    prepare(&node.layout, &controller(), later).unwrap();
+    let third = marker().unwrap();
+    assert!(third.expired && third.leaves == second.leaves, "{third:?}");
 }
 
 #[test]

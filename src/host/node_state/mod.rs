@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use file::{Error, load, parse, save, schema};
-pub use profile::{Profile, UnknownProfile};
+pub use profile::{ForeignProfile, Profile, UnknownProfile, require_node_profile};
 
 use crate::pki::key::KeyKind;
 

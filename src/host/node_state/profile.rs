@@ -1,6 +1,7 @@
 //! The profiles a node can follow.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -69,5 +70,65 @@ impl Profile {
             Self::Default => false,
             Self::Cis => true,
         }
+    }
+}
+
+/// That an operation is not begun on a node whose profile this binary does not register.
+#[derive(Debug, thiserror::Error)]
+#[error("'{operation}' is not begun on this node: {} names its profile, and {profile}", path.display())]
+pub struct ForeignProfile {
+    operation: String,
+    path: PathBuf,
+    profile: UnknownProfile,
+}
+
+/// Refuses an operation on a node whose saved profile this binary does not register, before it changes anything: what it
+/// renders later would stop on the same profile, in the middle (seed `RequireNodeProfile`). A machine without a node state
+/// runs no profile, and what else is wrong with the file is for its reader to say. `operation` is spelled as its command.
+///
+/// # Errors
+/// Names the profile and those there are.
+pub fn require_node_profile(node_state: &Path, operation: &str) -> Result<(), ForeignProfile> {
+    #[derive(Deserialize)]
+    struct Saved {
+        profile: Option<String>,
+    }
+    let Ok(text) = std::fs::read_to_string(node_state) else {
+        return Ok(());
+    };
+    let saved: Option<Saved> = serde_saphyr::from_str(&text).ok();
+    match saved.and_then(|saved| saved.profile).map(Profile::try_from) {
+        Some(Err(profile)) => Err(ForeignProfile {
+            operation: operation.to_owned(),
+            path: node_state.to_owned(),
+            profile,
+        }),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::atomic_file::{self, Access};
+    use super::*;
+
+    #[test]
+    fn only_a_saved_profile_that_is_not_registered_is_in_the_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("node.yaml");
+        require_node_profile(&path, "stratum certs rotate").unwrap();
+        for fine in ["version: 1\nprofile: cis\n...\n", "version: 1\n", ":"] {
+            atomic_file::write(&path, fine.as_bytes(), Access::Secret).unwrap();
+            require_node_profile(&path, "stratum certs rotate").unwrap();
+        }
+        atomic_file::write(&path, b"version: 1\nprofile: pro\n...\n", Access::Secret).unwrap();
+        let error = require_node_profile(&path, "stratum certs rotate")
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains("'stratum certs rotate'") && error.contains("\"pro\""),
+            "{error}"
+        );
+        assert!(error.contains("default, cis"), "{error}");
     }
 }

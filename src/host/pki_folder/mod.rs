@@ -1,7 +1,7 @@
 //! A folder of authorities, leaves, keys and trust bundles, in files and under names like kubeadm's.
 //!
-//! What is there and good stays. A leaf is renewed, with its key kept, when its signer, subject or names changed or its
-//! renewal is due. An authority is never replaced: when one file of its pair is missing that is an error, for everything
+//! What is there and good stays. A leaf is made anew, with its key kept, when its signer, subject or names changed or it is
+//! out of date; one that is merely due is left to whoever also restarts those who use it. An authority is never replaced: when one file of its pair is missing that is an error, for everything
 //! the cluster stands on would silently change. A bundle only grows.
 //!
 //! A [`Folder`] collects what has to change; [`Folder::commit`] writes it, all of it or nothing.
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 use zeroize::Zeroizing;
 
-use super::atomic_file::{self, Access, Content, NewFile};
+use super::atomic_file::{self, Access, Content, NewFile, Staged};
 use super::parallel::on_every_processor;
 use crate::pki::authority::Authority;
 use crate::pki::certificate::Certificate;
@@ -122,19 +122,19 @@ impl Folder {
         }
     }
 
-    /// Sees to it that the leaf called `name` is what `request` asks for, signed by `signer` and not due for renewal.
+    /// Sees to it that the leaf called `name` is what `request` asks for, signed by `signer` and in date.
     ///
     /// # Errors
     /// When its files cannot be read, or the signer cannot sign.
-    pub fn leaf(&mut self, name: &str, signer: &Authority, request: &Request) -> Result<(), Error> {
+    pub fn leaf(&mut self, name: &str, signer: &Authority, request: &Request) -> Result<Repair, Error> {
         let [certificate_file, key_file] = self.pair(name);
         // A key that makes no sense is of no use to anybody else either.
         let found = read(&key_file)?.and_then(|pem| Key::from_pem(&pem).ok());
-        if let (Some(key), Some(pem)) = (&found, read(&certificate_file)?)
-            && let Ok(certificate) = Certificate::from_pem(&pem)
-            && is_good(&certificate, signer, request, key, self.now)
+        let present = read(&certificate_file)?.and_then(|pem| Certificate::from_pem(&pem).ok());
+        if let (Some(key), Some(certificate)) = (&found, &present)
+            && is_good(certificate, signer, request, key, self.now)
         {
-            return Ok(());
+            return Ok(Repair::None);
         }
         let (key, made) = match found {
             Some(key) => (key, false),
@@ -143,7 +143,8 @@ impl Folder {
         let certificate = self.issue(&certificate_file, signer, request, &key)?;
         // A key that is kept keeps its file: nobody who reads it now may find it gone.
         self.put_pair(name, &certificate, made.then_some(&key));
-        Ok(())
+        let expired = present.is_some_and(|certificate| certificate.details().not_after < self.now);
+        Ok(if expired { Repair::Expired } else { Repair::Made })
     }
 
     /// A certificate for `key`, which is not written. `path` is what an error names.
@@ -288,22 +289,42 @@ impl Folder {
     /// # Errors
     /// Names the file. Unless a rename failed, nothing has changed then.
     pub fn commit(self) -> Result<Vec<PathBuf>, Error> {
+        let (staged, paths) = self.stage()?;
+        staged.put_in_place()?;
+        Ok(paths)
+    }
+
+    /// Brings what has changed onto the disk, each file beside its place, for a caller that has something to do before the
+    /// first of them changes; and their paths, in the order in which they will.
+    ///
+    /// # Errors
+    /// Names the file. Nothing has changed.
+    pub fn stage(self) -> Result<(Staged, Vec<PathBuf>), Error> {
         for folder in self.changes.iter().filter_map(|file| file.path.parent()) {
             atomic_file::create_folder(folder, Access::Secret)?;
         }
-        atomic_file::write_all(&self.changes)?;
-        Ok(self.changes.into_iter().map(|file| file.path).collect())
+        let staged = atomic_file::stage_all(&self.changes)?;
+        Ok((staged, self.changes.into_iter().map(|file| file.path).collect()))
     }
 }
 
+/// What [`Folder::leaf`] found to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repair {
+    /// Nothing.
+    None,
+    /// It is made anew.
+    Made,
+    /// It is made anew, for it had expired.
+    Expired,
+}
+
 /// Whether a leaf that was found can go on as what was asked for.
-fn is_good(certificate: &Certificate, signer: &Authority, request: &Request, key: &Key, now: Timestamp) -> bool {
-    // A renewal that would not end later is none.
-    let is_last = certificate.details().not_after == signer.certificate().details().not_after;
+#[must_use]
+pub fn is_good(certificate: &Certificate, signer: &Authority, request: &Request, key: &Key, now: Timestamp) -> bool {
     says(certificate, request, key)
         && certificate.check_issued_by(signer.certificate()).is_ok()
         && certificate.is_in_date(now)
-        && (!certificate.is_due(now) || is_last)
 }
 
 /// Whether a certificate says what was asked for, and is of this key. Who signed it and when is not looked at.
@@ -352,6 +373,18 @@ fn serial(path: &Path) -> Result<Serial, Error> {
         path: path.to_owned(),
         source,
     })
+}
+
+/// Keys of these kinds, in their order. RSA keys are made on every processor at once.
+///
+/// # Errors
+/// Only without a source of randomness.
+pub fn new_keys(kinds: &[KeyKind]) -> Result<Vec<Key>, key::Error> {
+    let numbered: Vec<(usize, KeyKind)> = kinds.iter().copied().enumerate().collect();
+    let made = on_every_processor(&numbered, |(number, kind)| (*number, Key::generate(*kind)));
+    let mut made: Vec<(usize, Result<Key, key::Error>)> = made;
+    made.sort_by_key(|(number, _)| *number);
+    made.into_iter().map(|(_, key)| key).collect()
 }
 
 /// Keys, made on every processor.

@@ -51,6 +51,12 @@ impl Mark {
     pub const fn at(ticks: u64) -> Self {
         Self { ticks }
     }
+
+    /// Its ticks since boot, to be written down.
+    #[must_use]
+    pub const fn ticks(self) -> u64 {
+        self.ticks
+    }
 }
 
 /// The kernel's `USER_HZ`, the same on every architecture Kubernetes is built for.
