@@ -32,11 +32,20 @@ pub enum GuardError {
     Unknown(#[source] CallError),
 }
 
-/// Refuses while a rotation is staged or unfinished anywhere in the cluster.
+/// A replacement of CAs that is going on in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// Its key is staged.
+    Staged,
+    /// It is recorded.
+    Recorded,
+}
+
+/// Whether a rotation is staged or unfinished anywhere in the cluster.
 ///
 /// # Errors
-/// When one is, or that cannot be told.
-pub async fn guard_rekey(client: &Client, namespace: &str) -> Result<(), GuardError> {
+/// When that cannot be told.
+pub async fn open_rotation(client: &Client, namespace: &str) -> Result<Option<Open>, CallError> {
     let id = |resource: &str, name: &str| ObjectId {
         resource: GroupResource::new("", resource),
         namespace: Some(namespace.to_owned()),
@@ -44,10 +53,21 @@ pub async fn guard_rekey(client: &Client, namespace: &str) -> Result<(), GuardEr
     };
     let (key, record) = (id("secrets", STAGED_KEY), id("configmaps", ROTATION_RECORD));
     let looks = (cluster::look(client, &key, "v1"), cluster::look(client, &record, "v1"));
-    match futures::future::try_join(looks.0, looks.1).await {
-        Ok((None, None)) => Ok(()),
-        Ok((Some(_), _)) => Err(GuardError::Staged),
-        Ok((None, Some(_))) => Err(GuardError::Unfinished),
-        Err(error) => Err(GuardError::Unknown(error)),
+    Ok(match futures::future::try_join(looks.0, looks.1).await? {
+        (None, None) => None,
+        (Some(_), _) => Some(Open::Staged),
+        (None, Some(_)) => Some(Open::Recorded),
+    })
+}
+
+/// Refuses while a rotation is staged or unfinished anywhere in the cluster.
+///
+/// # Errors
+/// When one is, or that cannot be told.
+pub async fn guard_rekey(client: &Client, namespace: &str) -> Result<(), GuardError> {
+    match open_rotation(client, namespace).await.map_err(GuardError::Unknown)? {
+        None => Ok(()),
+        Some(Open::Staged) => Err(GuardError::Staged),
+        Some(Open::Recorded) => Err(GuardError::Unfinished),
     }
 }

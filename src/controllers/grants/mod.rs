@@ -13,4 +13,5 @@ pub mod guard;
 pub mod join;
 pub mod minting;
 pub mod pruning;
+pub mod rekeying;
 mod store;

@@ -13,9 +13,9 @@ use zeroize::{Zeroize, Zeroizing};
 
 use crate::controllers::cluster::{self, CallError, CallErrorKind};
 use crate::controllers::hands;
-use crate::reconcilers::grants::NAME;
-use crate::reconcilers::grants::plan::{Stored, Update};
+use crate::reconcilers::grants::plan::{Rekey, Stored, Update};
 use crate::reconcilers::grants::token::{Expiration, SECRET_TYPE, Token, TokenId, Tokens};
+use crate::reconcilers::grants::{LEGACY, NAME};
 use crate::reconcilers::object::Uid;
 
 /// Tokens in one page of a list.
@@ -81,17 +81,55 @@ pub(super) async fn list_tokens(client: &Client, namespace: &str) -> Result<Toke
     }
 }
 
-/// Carries an update out on the Secret that was read, or makes it.
-pub(super) async fn write(
+/// What a write changes: keys of the data, null for one that goes, and the owners unless they are right.
+pub(super) struct Change<'a> {
+    data: Map<String, Value>,
+    owners: Option<&'a [OwnerReference]>,
+}
+
+impl<'a> From<&'a Update> for Change<'a> {
+    fn from(update: &'a Update) -> Self {
+        let Update { add, drop, owners } = update;
+        let removed = drop.keys().map(|id| (id.to_string(), Value::Null));
+        let added = add
+            .iter()
+            .map(|(id, entry)| (id.to_string(), json!(ByteString(entry.clone()))));
+        Self {
+            data: removed.chain(added).collect(),
+            owners: owners.as_deref(),
+        }
+    }
+}
+
+impl<'a> From<&'a Rekey> for Change<'a> {
+    fn from(rekey: &'a Rekey) -> Self {
+        let Rekey {
+            shared,
+            drop,
+            live: _,
+            owners,
+        } = rekey;
+        let removed = drop.iter().map(|id| (id.to_string(), Value::Null));
+        let shared = (LEGACY.to_owned(), json!(ByteString(shared.clone())));
+        Self {
+            data: removed.chain([shared]).collect(),
+            owners: owners.as_deref(),
+        }
+    }
+}
+
+/// Carries a change out on the Secret that was read, or makes it.
+pub(super) async fn write<'a>(
     client: &Client,
     namespace: &str,
     read: Option<&Read>,
-    update: &Update,
+    change: impl Into<Change<'a>>,
 ) -> Result<Written, CallError> {
+    let change = change.into();
     let collection = secrets(namespace);
     let result = match read {
-        Some(read) => hands::merge(client, &format!("{collection}/{NAME}"), &patch(read, update)).await,
-        None => hands::store(client, &collection, NAME, false, &new(namespace, update)).await,
+        Some(read) => hands::merge(client, &format!("{collection}/{NAME}"), &patch(read, change)).await,
+        None => hands::store(client, &collection, NAME, false, &new(namespace, change)).await,
     };
     match result {
         Ok(_) => Ok(Written::Stored),
@@ -103,30 +141,23 @@ pub(super) async fn write(
 }
 
 /// Only what changes, and the state it was decided on: whatever else stands in the Secret is not even sent.
-fn patch(read: &Read, update: &Update) -> Value {
+fn patch(read: &Read, Change { data, owners }: Change<'_>) -> Value {
     let mut patch = json!({"metadata": {"resourceVersion": read.resource_version}});
-    if let Some(owners) = &update.owners {
+    if let Some(owners) = owners {
         patch["metadata"]["ownerReferences"] = json!(owners);
     }
-    let removed = update.drop.keys().map(|id| (id.to_string(), Value::Null));
-    let data: Map<String, Value> = removed.chain(added(update)).collect();
     if !data.is_empty() {
         patch["data"] = data.into();
     }
     patch
 }
 
-fn new(namespace: &str, update: &Update) -> Value {
-    let data: Map<String, Value> = added(update).into_iter().collect();
+fn new(namespace: &str, Change { mut data, owners }: Change<'_>) -> Value {
+    data.retain(|_, value| !value.is_null());
     json!({
         "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": data,
-        "metadata": {"name": NAME, "namespace": namespace, "ownerReferences": update.owners},
+        "metadata": {"name": NAME, "namespace": namespace, "ownerReferences": owners},
     })
-}
-
-fn added(update: &Update) -> Option<(String, Value)> {
-    let (id, entry) = update.add.as_ref()?;
-    Some((id.to_string(), json!(ByteString(entry.clone()))))
 }
 
 fn secrets(namespace: &str) -> String {
@@ -294,13 +325,13 @@ mod tests {
             ..Update::default()
         };
         let expected = json!({"metadata": {"resourceVersion": "7"}, "data": {"aaaaaa": null}});
-        assert_eq!(patch(&read, &update), expected);
+        assert_eq!(patch(&read, (&update).into()), expected);
         update.owners = Some(Vec::new());
         update.add = Some((id("bbbbbb"), b"entry".to_vec()));
         let expected = json!({
             "metadata": {"resourceVersion": "7", "ownerReferences": []},
             "data": {"aaaaaa": null, "bbbbbb": "ZW50cnk="},
         });
-        assert_eq!(patch(&read, &update), expected);
+        assert_eq!(patch(&read, (&update).into()), expected);
     }
 }

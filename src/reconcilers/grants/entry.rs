@@ -11,9 +11,9 @@ use k8s_openapi::ByteString;
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
 
-use super::NAME;
 use super::material::{self, Material};
 use super::token::{Expiration, Token, TokenId};
+use super::{LEGACY, NAME};
 use crate::pki::seal::{self, CertificateKey, NONCE_LENGTH};
 use crate::reconcilers::object::Uid;
 
@@ -130,20 +130,60 @@ pub fn seal(
     };
     let mut entry = serde_json::to_vec(&head).map_err(SealError::Head)?;
     let content = material.to_bytes().map_err(SealError::Material)?;
-    let sealed = seal::seal(key, nonce, &context(id, &entry), &content).map_err(SealError::Seal)?;
+    let sealed = seal::seal(key, nonce, &context(id.as_str(), &entry), &content).map_err(SealError::Seal)?;
     entry.push(b'\n');
     entry.extend(sealed);
     Ok(entry)
 }
 
-/// The material that the Secret's `data` holds for a token, whole.
+/// What the shared entry says openly.
+#[derive(Serialize, Deserialize)]
+struct SharedHead {
+    form: u32,
+}
+
+/// The shared entry, for the data of the Secret under [`LEGACY`]: whoever has its key opens it, whatever token he has.
+///
+/// # Errors
+/// As [`seal()`].
+pub fn seal_shared(material: &Material, key: &CertificateKey, nonce: [u8; NONCE_LENGTH]) -> Result<Vec<u8>, SealError> {
+    let mut entry = serde_json::to_vec(&SharedHead { form: FORM }).map_err(SealError::Head)?;
+    let content = material.to_bytes().map_err(SealError::Material)?;
+    let sealed = seal::seal(key, nonce, &context(LEGACY, &entry), &content).map_err(SealError::Seal)?;
+    entry.push(b'\n');
+    entry.extend(sealed);
+    Ok(entry)
+}
+
+/// Opens the shared entry for a token that has none of its own. One that does not open with the key at hand was not meant: the
+/// key was printed for a grant that is gone.
+fn open_shared(entry: &[u8], id: &TokenId, key: &CertificateKey) -> Result<Material, OpenError> {
+    let none = || OpenError::NoGrant { id: id.clone() };
+    let (head, sealed) = split(entry).ok_or_else(none)?;
+    let SharedHead { form } = serde_json::from_slice(head).map_err(|_| none())?;
+    if form != FORM {
+        return Err(OpenError::Form {
+            id: id.clone(),
+            found: form,
+        });
+    }
+    let content = seal::open(key, &context(LEGACY, head), sealed).map_err(|source| match source {
+        seal::Error::OtherKey => none(),
+        source => OpenError::Sealed { id: id.clone(), source },
+    })?;
+    Material::from_bytes(&content).map_err(|source| OpenError::Material { id: id.clone(), source })
+}
+
+/// The material that the Secret's `data` holds for a token, whole: its own entry's, and where it has none the shared one's.
 ///
 /// # Errors
 /// When there is none, the key is another, or anything of it was changed.
 pub fn open(data: &BTreeMap<String, ByteString>, id: &TokenId, key: &CertificateKey) -> Result<Material, OpenError> {
-    let ByteString(entry) = data
-        .get(id.as_str())
-        .ok_or_else(|| OpenError::NoGrant { id: id.clone() })?;
+    let ByteString(entry) = match (data.get(id.as_str()), data.get(LEGACY)) {
+        (Some(entry), _) => entry,
+        (None, Some(ByteString(shared))) => return open_shared(shared, id, key),
+        (None, None) => return Err(OpenError::NoGrant { id: id.clone() }),
+    };
     let (Some(read), Some((head, sealed))) = (Head::of(id, entry), split(entry)) else {
         return Err(OpenError::NotItsEntry { id: id.clone() });
     };
@@ -153,8 +193,8 @@ pub fn open(data: &BTreeMap<String, ByteString>, id: &TokenId, key: &Certificate
             found: read.form,
         });
     }
-    let content: Zeroizing<Vec<u8>> =
-        seal::open(key, &context(id, head), sealed).map_err(|source| OpenError::Sealed { id: id.clone(), source })?;
+    let content: Zeroizing<Vec<u8>> = seal::open(key, &context(id.as_str(), head), sealed)
+        .map_err(|source| OpenError::Sealed { id: id.clone(), source })?;
     Material::from_bytes(&content).map_err(|source| OpenError::Material { id: id.clone(), source })
 }
 
@@ -164,7 +204,8 @@ fn split(entry: &[u8]) -> Option<(&[u8], &[u8])> {
     Some((&entry[..end], &entry[end + 1..]))
 }
 
-/// What the box is bound to. The Secret's name and the id have a fixed length, so no two entries share a context.
-fn context(id: &TokenId, head: &[u8]) -> Vec<u8> {
-    [NAME.as_bytes(), b"/", id.as_str().as_bytes(), b"\n", head].concat()
+/// What the box is bound to. The Secret's name and the ids have a fixed length, which is not that of the shared entry's name,
+/// so no two entries share a context.
+fn context(name: &str, head: &[u8]) -> Vec<u8> {
+    [NAME.as_bytes(), b"/", name.as_bytes(), b"\n", head].concat()
 }

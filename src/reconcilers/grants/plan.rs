@@ -259,6 +259,33 @@ pub fn mint(stored: &Stored, tokens: &Tokens, wanted: &Wanted<'_>, now: Timestam
     })
 }
 
+/// The shared entry made anew, and nothing beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rekey {
+    /// The entry.
+    pub shared: Vec<u8>,
+    /// Every grant: each holds the CA material under a key that somebody was told, and that nobody keeps.
+    pub drop: BTreeSet<TokenId>,
+    /// Those of them whose bearers could still have joined.
+    pub live: BTreeSet<TokenId>,
+    /// The owners there should be; none when they are right.
+    pub owners: Option<Vec<OwnerReference>>,
+}
+
+/// Decides how the Secret comes to hold `shared` as the one entry that opens.
+#[must_use]
+pub fn rekey(stored: &Stored, tokens: &Tokens, shared: Vec<u8>, now: Timestamp) -> Rekey {
+    let gone = all_gone(stored, tokens, now);
+    let drop: BTreeSet<TokenId> = stored.entries.keys().cloned().collect();
+    Rekey {
+        shared,
+        live: drop.iter().filter(|id| !gone.contains_key(*id)).cloned().collect(),
+        drop,
+        // See the head of this file: the shared entry has none.
+        owners: (!stored.owners.is_empty()).then(Vec::new),
+    }
+}
+
 fn all_gone(stored: &Stored, tokens: &Tokens, now: Timestamp) -> BTreeMap<TokenId, Gone> {
     let gone = |(id, held): (&TokenId, &Held)| Some((id.clone(), token::gone(id, &held.token_uid, tokens, now)?));
     stored.entries.iter().filter_map(gone).collect()

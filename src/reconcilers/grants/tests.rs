@@ -10,7 +10,7 @@ use zeroize::Zeroizing;
 
 use super::entry::{self, Head, OpenError};
 use super::material::{self, Material};
-use super::plan::{LIMIT, MintError, Stored, Update, Wanted, mint, prune_expired_grants};
+use super::plan::{LIMIT, MintError, Stored, Update, Wanted, mint, prune_expired_grants, rekey};
 use super::token::{Expiration, Gone, SKEW, Token, TokenId, Tokens, gone};
 use super::{LEGACY, NAME};
 use crate::pki::seal::{self, CertificateKey};
@@ -671,4 +671,52 @@ fn material_is_whole_and_stays_below_its_folder() {
         shown.contains("\"ca.key\": 13") && !shown.contains("private"),
         "{shown}"
     );
+}
+
+/// Whoever holds the new key opens it with any token, and no key of before opens anything.
+#[test]
+fn the_shared_entry_is_the_only_one_that_opens_after_a_rekey() {
+    let shared = entry::seal_shared(&material(), &key(7), [5; 12]).unwrap();
+    let mut data = data(&["aaaaaa=1", "bbbbbb=2", "certs", "other"]);
+    let stored = Stored::read(&data, owners(&["aaaaaa=1"]));
+    let known = tokens(&[("aaaaaa", token("1", Expiration::Never))]);
+    let decided = rekey(&stored, &known, shared.clone(), now());
+    assert_eq!(decided.drop, [id("aaaaaa"), id("bbbbbb")].into());
+    assert_eq!(
+        decided.live,
+        [id("aaaaaa")].into(),
+        "the bearer of the other could not join any more"
+    );
+    assert_eq!(decided.owners, Some(Vec::new()), "it would go with its last token");
+    assert_eq!(rekey(&Stored::default(), &known, shared.clone(), now()).owners, None);
+    for gone in &decided.drop {
+        data.remove(gone.as_str());
+    }
+    data.insert(LEGACY.to_owned(), ByteString(decided.shared));
+    assert!(data.contains_key("other"), "somebody else's");
+    assert_eq!(entry::open(&data, &id("aaaaaa"), &key(7)).unwrap(), material());
+    assert_eq!(entry::open(&data, &id("zzzzzz"), &key(7)).unwrap(), material());
+    let old = entry::open(&data, &id("aaaaaa"), &key(1)).unwrap_err();
+    assert!(matches!(old, OpenError::NoGrant { .. }), "{old}");
+    // It is no grant, and opens as none: the place is a part of it.
+    data.insert("cccccc".to_owned(), ByteString(shared.clone()));
+    let moved = entry::open(&data, &id("cccccc"), &key(7)).unwrap_err();
+    assert!(matches!(moved, OpenError::NotItsEntry { .. }), "{moved}");
+    let mut damaged = shared;
+    *damaged.last_mut().unwrap() ^= 1;
+    data.insert(LEGACY.to_owned(), ByteString(damaged));
+    let damaged = entry::open(&data, &id("aaaaaa"), &key(7)).unwrap_err();
+    assert!(matches!(damaged, OpenError::Sealed { .. }), "{damaged}");
+}
+
+#[test]
+fn a_legacy_entry_of_another_form_is_no_grant() {
+    for text in ["", "something", "{}\nx", "{\"form\":1", "\n"] {
+        let data: Data = [(LEGACY.to_owned(), ByteString(text.as_bytes().to_vec()))].into();
+        let error = entry::open(&data, &id("aaaaaa"), &key(1)).unwrap_err();
+        assert!(matches!(error, OpenError::NoGrant { .. }), "{text:?}: {error}");
+    }
+    let later: Data = [(LEGACY.to_owned(), ByteString(b"{\"form\":9}\nx".to_vec()))].into();
+    let error = entry::open(&later, &id("aaaaaa"), &key(1)).unwrap_err();
+    assert!(matches!(error, OpenError::Form { found: 9, .. }), "{error}");
 }
