@@ -1,3 +1,5 @@
 //! The certificates this machine holds: what is decided about them.
 
+pub mod moves;
+pub mod reissue;
 pub mod status;
