@@ -13,7 +13,7 @@ pub enum Output {
 
 impl Output {
     /// Where a command tells what it does, while it does it: not where a program reads the answer.
-    pub fn progress(self) -> Box<dyn Write> {
+    pub fn progress(self) -> Box<dyn Write + Send> {
         match self {
             Self::Table => Box::new(io::stdout()),
             Self::Json => Box::new(io::stderr()),

@@ -155,7 +155,7 @@ impl ClusterFence {
         client: Client,
         settings: &Settings,
         operation: &Operation,
-        progress: &mut dyn Write,
+        progress: &mut (dyn Write + Send),
     ) -> Result<Self, FenceError> {
         let lock = lock_machine(settings, operation)?;
         // Without a name of the machine nothing is known of others on it.
@@ -255,7 +255,11 @@ fn lock_machine(settings: &Settings, operation: &Operation) -> Result<Option<Loc
     }
 }
 
-async fn stand(tenant: &mut Tenant, alone_on: Option<&str>, progress: &mut dyn Write) -> Result<Held, FenceError> {
+async fn stand(
+    tenant: &mut Tenant,
+    alone_on: Option<&str>,
+    progress: &mut (dyn Write + Send),
+) -> Result<Held, FenceError> {
     let mut failures = Failures::default();
     let mut told = false;
     loop {

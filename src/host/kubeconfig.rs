@@ -4,6 +4,7 @@
 //!
 //! Format: <https://kubernetes.io/docs/reference/config-api/kubeconfig.v1/>
 
+mod authorities;
 mod read;
 mod replace;
 #[cfg(test)]
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use super::atomic_file::{self, Access};
 
+pub use authorities::with_authorities;
 pub use read::{Source, View};
 pub use replace::{Client, replace_client, with_client};
 

@@ -207,7 +207,7 @@ pub fn incomplete_rotation(layout: &Layout) -> (bool, bool) {
 /// Where it is.
 #[must_use]
 pub fn path(layout: &Layout) -> PathBuf {
-    layout.state().join("rotation-incomplete.json")
+    layout.rotation_incomplete()
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {

@@ -12,7 +12,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::layout::Layout;
+use super::layout::{Form, Layout};
 use super::node_pki::{FRONT_PROXY_BUNDLE, ROOT_BUNDLE, SERVICE_ACCOUNT, SERVICE_ACCOUNT_BUNDLE};
 use super::pki_folder;
 use crate::pki::certificate::Certificate;
@@ -49,9 +49,12 @@ impl RotationPhase {
     }
 }
 
-/// This node's phase: the one of the authority that is furthest.
+/// This node's phase: the one of the authority that is furthest. On a node of kubeadm's there is nothing to rotate them with.
 #[must_use]
 pub fn rotation_phase(layout: &Layout) -> RotationPhase {
+    if layout.form() == Form::Kubeadm {
+        return RotationPhase::Idle;
+    }
     let Ok(run) = run(layout) else {
         return RotationPhase::Unknown;
     };

@@ -1,6 +1,7 @@
 //! `stratum certs`: the certificates of this machine.
 
 mod check;
+mod rotate;
 
 use super::exit::Exit;
 
@@ -15,6 +16,8 @@ pub(super) struct Arguments {
 enum Command {
     /// Show every certificate of this machine, when it ends, and what is wrong with it
     Check(check::Arguments),
+    /// Make every certificate of this node anew, and restart only what does not take a new one up by itself
+    Rotate(rotate::Arguments),
 }
 
 impl Arguments {
@@ -22,6 +25,7 @@ impl Arguments {
     pub(super) fn is_brief(&self) -> bool {
         match &self.command {
             Command::Check(_) => true,
+            Command::Rotate(_) => false,
         }
     }
 }
@@ -30,5 +34,6 @@ impl Arguments {
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match arguments.command {
         Command::Check(arguments) => check::run(arguments).await,
+        Command::Rotate(arguments) => rotate::run(arguments).await,
     }
 }

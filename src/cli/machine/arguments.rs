@@ -86,7 +86,7 @@ impl NodeArguments {
     }
 
     /// Where the command tells what it does while it does it.
-    pub(super) fn progress(&self) -> Box<dyn Write> {
+    pub(super) fn progress(&self) -> Box<dyn Write + Send> {
         if self.quiet {
             return Box::new(std::io::sink());
         }

@@ -118,7 +118,7 @@ async fn become_node(
     prospect: Prospect,
     fence: Option<&ClusterFence>,
     _lock: Lock,
-    progress: &mut dyn Write,
+    progress: &mut (dyn Write + Send),
 ) -> anyhow::Result<Exit> {
     let Some(payload) = super::may_install(&layout, &prospect.state, &config, &arguments.node)? else {
         return Ok(Exit::Refused);

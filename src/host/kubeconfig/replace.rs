@@ -136,7 +136,7 @@ fn user<'a>(path: &Path, document: &'a mut Value) -> Result<&'a mut Map<String, 
 }
 
 /// Replaces `FIELD: OLD` by `FIELD: NEW` where it stands on one line. Base64 and paths need no quotes to be told apart.
-fn replace_scalar(text: &str, field: &str, old: &str, new: &str) -> String {
+pub(super) fn replace_scalar(text: &str, field: &str, old: &str, new: &str) -> String {
     let mut edited = String::with_capacity(text.len() + new.len());
     for line in text.split_inclusive('\n') {
         let content = line.trim_end_matches(['\n', '\r']);

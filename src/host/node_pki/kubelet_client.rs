@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use zeroize::Zeroizing;
 
-use super::super::atomic_file::Access;
+use super::super::atomic_file::{Access, Content, NewFile};
 use super::super::layout::Layout;
 use super::super::pki_folder::{self, Folder};
 use super::{Error, KUBELET_CLIENT_BUNDLE};
@@ -93,8 +93,27 @@ fn is_trusted(folder: &Folder, certificate: &Certificate, signer: &Authority) ->
 }
 
 fn put(folder: &mut Folder, layout: &Layout, pem: &[u8], now: Timestamp) {
+    for NewFile { path, content } in kubelet_client_files(layout, pem, now) {
+        match content {
+            Content::Bytes(bytes, access) => folder.put(path, &bytes, access),
+            Content::Link(target) => folder.put_link(path, target),
+        }
+    }
+}
+
+/// The files that make PEM data of a certificate and its key the kubelet's latest: a dated one, and the link to it.
+#[must_use]
+pub fn kubelet_client_files(layout: &Layout, pem: &[u8], now: Timestamp) -> [NewFile; 2] {
     let name = PathBuf::from(format!("kubelet-client-{}.pem", now.strftime("%Y-%m-%d-%H-%M-%S")));
-    folder.put(layout.kubelet_pki().join(&name), pem, Access::Secret);
-    // Within the folder, so that it leads to the same file wherever the folder is mounted.
-    folder.put_link(layout.kubelet_client(), name);
+    [
+        NewFile {
+            path: layout.kubelet_pki().join(&name),
+            content: Content::Bytes(Zeroizing::new(pem.to_vec()), Access::Secret),
+        },
+        // Within the folder, so that it leads to the same file wherever the folder is mounted.
+        NewFile {
+            path: layout.kubelet_client(),
+            content: Content::Link(name),
+        },
+    ]
 }

@@ -36,6 +36,7 @@ pub use claim_key::{claim_key, forget_claim_key, kept_claim_key};
 pub use drift::subject_drift;
 pub use error::Error;
 pub use kubeconfigs::{kubeconfigs, write_kubeconfigs};
+pub use kubelet_client::kubelet_client_files;
 pub use table::{
     ETCD_BUNDLE, FRONT_PROXY_BUNDLE, FRONT_PROXY_CLIENT, KUBELET_API_GROUP, KUBELET_CLIENT_BUNDLE, Leaf, Place,
     ROOT_BUNDLE, SERVICE_ACCOUNT, SERVICE_ACCOUNT_BUNDLE, Signer, leaves, subject,

@@ -79,6 +79,13 @@ impl StaticPods {
         self
     }
 
+    /// The same, with a component that answers on another port than [`Component::listener`].
+    #[must_use]
+    pub fn with_port(mut self, component: Component, port: u16) -> Self {
+        self.ports.insert(component, port);
+        self
+    }
+
     /// The folder the kubelet reads.
     #[must_use]
     pub fn folder(&self) -> PathBuf {
@@ -102,6 +109,13 @@ impl StaticPods {
             Err(node_state::Error::Missing { .. }) => Ok(self.path(component).exists()),
             Err(error) => Err(Error::NodeState(error)),
         }
+    }
+
+    /// Whether a component has a manifest, or one that an interrupted restart was about to put in place. One that was stopped
+    /// has none.
+    #[must_use]
+    pub fn has_manifest(&self, component: Component) -> bool {
+        self.path(component).exists() || self.pending(component).exists()
     }
 
     /// A component's manifest as it is on disk.

@@ -172,7 +172,7 @@ pub fn decide(seen: &[Seen], wish: Wish, now: Timestamp) -> Decision {
         .iter()
         .filter_map(|leaf| {
             let why = fault(leaf, now)
-                .filter(|why| is_helped(leaf.owner, *why))
+                .filter(|why| is_helped(leaf, *why))
                 .or(match leaf.owner {
                     Owner::Kubelet => None,
                     Owner::Ours if wish.within.is_none() => Some(Why::Asked),

@@ -110,7 +110,11 @@ impl Prospect {
     ///
     /// # Errors
     /// When another operation has it, or the API server does not answer.
-    pub async fn fence(&self, layout: &Layout, writer: &mut dyn Write) -> Result<Option<ClusterFence>, FenceError> {
+    pub async fn fence(
+        &self,
+        layout: &Layout,
+        writer: &mut (dyn Write + Send),
+    ) -> Result<Option<ClusterFence>, FenceError> {
         if self.state.role == Role::Worker {
             return Ok(None);
         }

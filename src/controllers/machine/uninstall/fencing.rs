@@ -73,7 +73,7 @@ impl Fenced {
 pub async fn fence(
     settings: &Settings,
     departure: &Departure,
-    progress: &mut dyn Write,
+    progress: &mut (dyn Write + Send),
 ) -> Result<Fenced, FencingError> {
     let layout = &settings.teardown.layout;
     let state = match node_state::load(&layout.node_state()) {
