@@ -21,7 +21,7 @@ pub(super) struct Material {
 
 impl Material {
     pub(super) fn prepare(layout: &Layout, kind: KeyKind, now: Timestamp) -> Result<Self, Error> {
-        let mut folder = Folder::new(layout.pki(), kind, now);
+        let mut folder = Folder::new(layout.pki(), kind, now).renewing();
         folder.make_keys(PAIRS, 0)?;
         let cluster = folder.authority("ca", "kubernetes-ca")?;
         let etcd = folder.authority("etcd/ca", "etcd-ca")?;

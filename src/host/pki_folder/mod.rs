@@ -31,6 +31,8 @@ pub struct Folder {
     path: PathBuf,
     kind: KeyKind,
     now: Timestamp,
+    /// Whether what is due is made anew as well.
+    renews: bool,
     /// Keys that were made ahead.
     spare: Vec<Key>,
     changes: Vec<NewFile>,
@@ -43,9 +45,16 @@ impl Folder {
             path: path.into(),
             kind,
             now,
+            renews: false,
             spare: Vec::new(),
             changes: Vec::new(),
         }
+    }
+
+    /// The same, with leaves that are due made anew as well: where everybody who uses one starts after this.
+    #[must_use]
+    pub fn renewing(self) -> Self {
+        Self { renews: true, ..self }
     }
 
     /// The path of a file in it.
@@ -133,6 +142,7 @@ impl Folder {
         let present = read(&certificate_file)?.and_then(|pem| Certificate::from_pem(&pem).ok());
         if let (Some(key), Some(certificate)) = (&found, &present)
             && is_good(certificate, signer, request, key, self.now)
+            && !self.renews(certificate, signer)
         {
             return Ok(Repair::None);
         }
@@ -145,6 +155,12 @@ impl Folder {
         self.put_pair(name, &certificate, made.then_some(&key));
         let expired = present.is_some_and(|certificate| certificate.details().not_after < self.now);
         Ok(if expired { Repair::Expired } else { Repair::Made })
+    }
+
+    /// A renewal that would not end later is none.
+    fn renews(&self, certificate: &Certificate, signer: &Authority) -> bool {
+        let is_last = certificate.details().not_after == signer.certificate().details().not_after;
+        self.renews && certificate.is_due(self.now) && !is_last
     }
 
     /// A certificate for `key`, which is not written. `path` is what an error names.

@@ -86,7 +86,7 @@ struct Mounted(PathBuf);
 impl Mounted {
     fn on(path: &Path) -> Option<Self> {
         use rustix::mount::{MountFlags, mount};
-        let options = c"size=64k,mode=700";
+        let options = c"size=400k,mode=700";
         mount("tmpfs", path, "tmpfs", MountFlags::empty(), options).ok()?;
         Some(Self(path.to_owned()))
     }
