@@ -313,8 +313,10 @@ mod tests {
             would_end: Some(days(10)),
             ..leaf("apiserver", 10)
         };
-        assert_eq!(told(&[clamped.clone()], within(30)), [""; 0]);
-        let idle = decide(&[clamped.clone()], within(30), days(0)).idle.unwrap();
+        assert_eq!(told(std::slice::from_ref(&clamped), within(30)), [""; 0]);
+        let idle = decide(std::slice::from_ref(&clamped), within(30), days(0))
+            .idle
+            .unwrap();
         assert!(idle.to_string().contains("rotate-ca"), "{idle}");
         // Somebody else's signer lives on: only its leaves are made anew.
         assert_eq!(

@@ -7,3 +7,4 @@ mod bed;
 mod joining;
 mod minting;
 mod pruning;
+mod rekeying;

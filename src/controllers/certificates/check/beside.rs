@@ -6,7 +6,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::controllers::concern::chain;
 use crate::host::layout::{Form, Layout};
+use crate::host::{rotation_incomplete, rotation_phase};
 use crate::reconcilers::certificates::status::{Renewal, Rotation};
 
 /// `renewal.json`: `attemptedAt`, `result` (why it failed; `in progress` while it runs; left out when it succeeded).
@@ -40,24 +42,25 @@ pub(super) fn renewal(layout: &Layout) -> Renewal {
 
 /// The phase by the files that a rotation of authorities leaves, and the marker of one of leaves.
 pub(super) fn rotation(layout: &Layout) -> Rotation {
-    let marker = layout.rotation_incomplete();
-    // One that cannot be read counts as there.
-    let incomplete = !matches!(marker.symlink_metadata(), Err(error) if error.kind() == io::ErrorKind::NotFound);
-    let text = std::fs::read_to_string(&marker).unwrap_or_default();
-    let marked: Value = serde_json::from_str(&text).unwrap_or_default();
-    let mut detail = match layout.form() {
-        Form::Stratum => open(&layout.pki()),
-        Form::Kubeadm => Vec::new(),
+    let (incomplete, incomplete_from_expired) = rotation_incomplete::incomplete_rotation(layout);
+    let phase = rotation_phase::rotation_phase(layout);
+    let mut detail = rotation_phase::rotation_detail(layout);
+    if detail.is_empty() && layout.form() == Form::Stratum {
+        detail = open(&layout.pki());
+    }
+    let phase = if phase.is_idle() && !detail.is_empty() {
+        "open".to_owned()
+    } else {
+        phase.to_string()
     };
-    let phase = if detail.is_empty() { "idle" } else { "open" };
-    if incomplete && marked.is_null() {
-        detail.push(format!("{} cannot be read", marker.display()));
+    if let Err(error) = rotation_incomplete::load(layout) {
+        detail.push(chain(&error));
     }
     Rotation {
-        phase: phase.to_owned(),
+        phase,
         detail,
         incomplete,
-        incomplete_from_expired: marked["expired"].as_bool().unwrap_or(false),
+        incomplete_from_expired,
     }
 }
 

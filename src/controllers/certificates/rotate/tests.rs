@@ -157,7 +157,13 @@ impl Bench {
             if entry.role != crate::host::certificates::Role::Leaf {
                 continue;
             }
-            let signer = self.pki(&format!("{signer}.crt"));
+            let signer = self
+                .machine
+                .entries()
+                .into_iter()
+                .find(|one| one.name == *signer)
+                .unwrap();
+            let signer = signer.store.certificate_file().to_owned();
             let (certificate, key) = (certificate.display(), key.display());
             self.openssl
                 .run(&format!("verify {at} -CAfile {} {certificate}", signer.display()));

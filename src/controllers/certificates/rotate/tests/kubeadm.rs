@@ -27,10 +27,9 @@ const EMBEDDED: [&str; 4] = [
 ];
 
 fn field(text: &str, name: &str) -> Option<String> {
-    let line = text
-        .lines()
-        .find_map(|line| line.trim().strip_prefix(&format!("{name}: ")).map(str::to_owned));
-    line
+    let field = format!("{name}: ");
+    text.lines()
+        .find_map(|line| line.trim().strip_prefix(&field).map(str::to_owned))
 }
 
 /// What a certificate says, without what a new one says otherwise.
