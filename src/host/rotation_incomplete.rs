@@ -200,8 +200,15 @@ pub fn incomplete_rotation(layout: &Layout) -> (bool, bool) {
     match load(layout) {
         Ok(None) => (false, false),
         Ok(Some(found)) => (true, found.expired),
-        Err(_) => (true, false),
+        // Of another version that word may mean the same.
+        Err(_) => (true, expired_at_least(layout)),
     }
+}
+
+fn expired_at_least(layout: &Layout) -> bool {
+    let bytes = std::fs::read(path(layout)).unwrap_or_default();
+    let found: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    found["expired"].as_bool().unwrap_or(false)
 }
 
 /// Where it is.
@@ -257,6 +264,9 @@ mod tests {
             assert_eq!(incomplete_rotation(&layout), (true, false), "{text:?}");
             load(&layout).unwrap_err();
         }
+        let later = b"{\"version\": 2, \"expired\": true}";
+        atomic_file::write(&path(&layout), later, Access::Secret).unwrap();
+        assert_eq!(incomplete_rotation(&layout), (true, true));
         std::fs::remove_file(path(&layout)).unwrap();
         std::fs::create_dir(path(&layout)).unwrap();
         assert_eq!(incomplete_rotation(&layout), (true, false));
