@@ -70,7 +70,6 @@ async fn run(command: Command) -> anyhow::Result<Exit> {
         Command::Payload(arguments) => payload::run(arguments).await,
         Command::Certs(arguments) => certs::run(arguments).await,
         Command::Token(arguments) => token::run(arguments).await,
-        Command::Certs(arguments) => certs::run(arguments).await,
         Command::Kubeconfig(arguments) => kubeconfig::run(arguments),
         Command::Server(arguments) => machine::server::run(*arguments).await,
         Command::Join(arguments) => machine::join::run(*arguments).await,
@@ -124,8 +123,6 @@ enum Command {
     Certs(certs::Arguments),
     /// Make, show and delete the tokens that machines join with
     Token(token::Arguments),
-    /// Look after the certificates of this machine
-    Certs(certs::Arguments),
     /// Give somebody a credential of his own
     Kubeconfig(kubeconfig::Arguments),
     /// Print a completion script for a shell

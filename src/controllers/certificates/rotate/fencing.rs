@@ -79,7 +79,7 @@ pub(super) async fn fence(
     let operation = cluster_fence::operation(operation, &node(machine));
     let fence = ClusterFence::acquire(
         client.clone(),
-        &cluster_fence::Settings::default(),
+        &cluster_fence::Settings::on(&machine.layout),
         &operation,
         progress,
     )
