@@ -125,6 +125,7 @@ async fn operate(plane: &mut DevPlane) -> anyhow::Result<Exit> {
         node: NODE.to_owned(),
         manifests: layout.manifests(),
         state: layout.state(),
+        machine: layout.clone(),
         admin: AdminSettings {
             listen: (Ipv4Addr::LOCALHOST, 0).into(),
             tls: None,

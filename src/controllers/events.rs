@@ -48,6 +48,7 @@ pub enum EventKind {
 #[derive(Clone)]
 pub struct Events {
     client: Client,
+    controller: &'static str,
     instance: String,
     said: Arc<Mutex<Said>>,
 }
@@ -58,9 +59,16 @@ impl Events {
     pub fn new(client: Client, instance: impl Into<String>) -> Self {
         Self {
             client,
+            controller: CONTROLLER,
             instance: instance.into(),
             said: Arc::default(),
         }
+    }
+
+    /// The same, of another part of this program than the operator; in the form of a label's key.
+    #[must_use]
+    pub fn reported_by(self, controller: &'static str) -> Self {
+        Self { controller, ..self }
     }
 
     /// Tells of an object. `reason` is one word in upper camel case, `note` a sentence.
@@ -108,7 +116,7 @@ impl Events {
             event_time: Some(MicroTime(now)),
             note: Some(key.note.clone()),
             regarding: Some(regarding),
-            reporting_controller: Some(CONTROLLER.to_owned()),
+            reporting_controller: Some(self.controller.to_owned()),
             reporting_instance: Some(cut(self.instance.clone(), 128)),
             type_: Some(kind.to_owned()),
             ..Event::default()

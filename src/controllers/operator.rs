@@ -52,6 +52,8 @@ pub struct Settings {
     pub manifests: PathBuf,
     /// What this node remembers.
     pub state: PathBuf,
+    /// Where this machine's certificates are, for metrics.
+    pub machine: crate::host::layout::Layout,
     /// Where the admin server listens.
     pub admin: AdminSettings,
     /// Applied objects are compared with the cluster once in this time.
@@ -177,9 +179,9 @@ impl Operator {
     pub async fn bind(settings: Settings, log: Option<LogControl>) -> Result<Self, OperatorError> {
         let admin = Admin::bind(&settings.admin).await.map_err(OperatorError::Admin)?;
         Ok(Self {
+            metrics: Metrics::new().with_machine(super::certificates::metrics::registry(settings.machine.clone())),
             settings: Arc::new(settings),
             admin,
-            metrics: Metrics::new(),
             log,
         })
     }

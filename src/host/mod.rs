@@ -28,6 +28,7 @@ pub mod payload;
 pub mod pki_folder;
 pub mod preflight;
 pub mod ready;
+pub mod renewal_record;
 pub mod rotation_incomplete;
 pub mod rotation_phase;
 pub mod runtime;

@@ -192,7 +192,7 @@ impl Certificate {
 }
 
 /// The longest time before its end at which a certificate is renewed.
-const RENEWAL_WINDOW: SignedDuration = SignedDuration::from_hours(90 * 24);
+pub const RENEWAL_WINDOW: SignedDuration = SignedDuration::from_hours(90 * 24);
 
 const BEGIN: &[u8] = b"-----BEGIN ";
 

@@ -9,6 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod certificates;
 mod csr;
 mod departed;
 mod etcd_members;

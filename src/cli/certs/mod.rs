@@ -1,6 +1,7 @@
 //! `stratum certs`: the certificates of this machine.
 
 mod check;
+mod renew;
 mod rotate;
 
 use super::exit::Exit;
@@ -18,6 +19,8 @@ enum Command {
     Check(check::Arguments),
     /// Make every certificate of this node anew, and restart only what does not take a new one up by itself
     Rotate(rotate::Arguments),
+    /// Renew what is due, once or with --daemon for as long as it runs, and keep the keys
+    Renew(renew::Arguments),
 }
 
 impl Arguments {
@@ -25,7 +28,7 @@ impl Arguments {
     pub(super) fn is_brief(&self) -> bool {
         match &self.command {
             Command::Check(_) => true,
-            Command::Rotate(_) => false,
+            Command::Rotate(_) | Command::Renew(_) => false,
         }
     }
 }
@@ -35,5 +38,6 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match arguments.command {
         Command::Check(arguments) => check::run(arguments).await,
         Command::Rotate(arguments) => rotate::run(arguments).await,
+        Command::Renew(arguments) => renew::run(arguments).await,
     }
 }

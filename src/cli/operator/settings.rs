@@ -130,6 +130,7 @@ pub(super) fn resolve(
                 .or(file.manifests_dir)
                 .unwrap_or_else(|| layout.manifests()),
             state: flags.state_dir.or(file.state_dir).unwrap_or_else(|| layout.state()),
+            machine: layout.clone(),
             admin: AdminSettings {
                 listen: flags
                     .listen

@@ -1,4 +1,4 @@
-//! The operator's own HTTP server: metrics, health, readiness, and the log level.
+//! The HTTP server of a process: the operator's metrics, health, readiness and log level, or what another one shows.
 //!
 //! On loopback it speaks plain HTTP; on any other address only TLS with client certificates.
 
@@ -105,7 +105,11 @@ impl Admin {
 
     /// Answers until `stop`; connections that are still open then are dropped.
     pub async fn serve(self, shown: Shown, stop: CancellationToken) {
-        let router = router(shown);
+        self.serve_routes(router(shown), stop).await;
+    }
+
+    /// The same with other answers, for a process that is no operator.
+    pub async fn serve_routes(self, router: Router, stop: CancellationToken) {
         let serving = async {
             match self.tls {
                 None => axum::serve(self.listener, router).await,

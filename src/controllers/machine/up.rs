@@ -1,8 +1,10 @@
-//! `stratum up`: prepares the node, then keeps containerd, the kubelet and, on controllers, the operator running.
+//! `stratum up`: prepares the node, then keeps containerd, the kubelet and, on controllers, the operator running, and
+//! renews certificates before they end.
 //!
 //! Pods do not depend on it: when it ends, however it ends, they stay, and the next one finds them.
 
 mod chores;
+mod renewing;
 mod services;
 
 use std::path::{Path, PathBuf};

@@ -5,7 +5,8 @@
 
 use std::fmt::Write;
 
-use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::registry::Registry;
 
 use super::Metrics;
 
@@ -29,19 +30,34 @@ impl Metrics {
     /// # Errors
     /// When a metric cannot be written as text, which would be a bug.
     pub fn expose(&self, accept: &str) -> Result<Exposition, std::fmt::Error> {
-        let mut text = String::new();
-        encode(&mut text, &self.registry)?;
-        if accept.contains("application/openmetrics-text") {
-            return Ok(Exposition {
-                content_type: OPEN_METRICS,
-                text,
-            });
-        }
-        Ok(Exposition {
-            content_type: PLAIN,
-            text: plain(&text)?,
-        })
+        let registries: Vec<&Registry> = std::iter::once(&self.registry)
+            .chain(&self.machine)
+            .map(AsRef::as_ref)
+            .collect();
+        expose(&registries, accept)
     }
+}
+
+/// The metrics of several registries, which have no name in common.
+///
+/// # Errors
+/// As [`Metrics::expose`].
+pub fn expose(registries: &[&Registry], accept: &str) -> Result<Exposition, std::fmt::Error> {
+    let mut text = String::new();
+    for registry in registries {
+        encode_registry(&mut text, registry)?;
+    }
+    encode_eof(&mut text)?;
+    if accept.contains("application/openmetrics-text") {
+        return Ok(Exposition {
+            content_type: OPEN_METRICS,
+            text,
+        });
+    }
+    Ok(Exposition {
+        content_type: PLAIN,
+        text: plain(&text)?,
+    })
 }
 
 fn plain(open_metrics: &str) -> Result<String, std::fmt::Error> {

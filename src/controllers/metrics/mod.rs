@@ -29,7 +29,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::concern::{ConcernName, Observer};
 
-pub use exposition::{Exposition, OPEN_METRICS, PLAIN};
+pub use exposition::{Exposition, OPEN_METRICS, PLAIN, expose};
 pub use grants::GrantMetrics;
 pub use inventory::InventoryMetrics;
 
@@ -118,6 +118,8 @@ pub struct ByRequest {
 #[derive(Clone)]
 pub struct Metrics {
     registry: Arc<Registry>,
+    /// Of the machine, with names of their own.
+    machine: Option<Arc<Registry>>,
     /// Requests to the API server.
     pub requests: RequestMetrics,
     /// The election.
@@ -155,6 +157,16 @@ impl Metrics {
             departed: departed::DepartedMetrics::register(&mut registry),
             spread: spread::SpreadMetrics::register(&mut registry),
             registry: Arc::new(registry),
+            machine: None,
+        }
+    }
+
+    /// With what `machine` has besides, under names of its own.
+    #[must_use]
+    pub fn with_machine(self, machine: Registry) -> Self {
+        Self {
+            machine: Some(Arc::new(machine)),
+            ..self
         }
     }
 }

@@ -3,6 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
+use crate::reconcilers::csr::Signer;
+
+mod deploy;
 
 /// Metrics with something in every family.
 fn used() -> Metrics {
@@ -57,6 +60,8 @@ fn used() -> Metrics {
     metrics.departed.nodes.get_or_create(&ByResult { result }).inc();
     let reason = Word("ready");
     metrics.departed.kept.get_or_create(&ByReason { reason }).set(1);
+    metrics.csr.approved(Signer::KubeletServing, Duration::from_secs(1));
+    metrics.csr.pending(Signer::KubeletClient, 1);
     metrics
         .spread
         .evictions

@@ -8,6 +8,7 @@ fn settings(folder: &std::path::Path) -> Settings {
         node: "a".to_owned(),
         manifests: folder.join("manifests"),
         state: folder.join("state"),
+        machine: crate::host::layout::Layout::under(folder),
         admin: AdminSettings {
             listen: "127.0.0.1:0".parse().unwrap(),
             tls: None,

@@ -2,4 +2,5 @@
 
 pub mod moves;
 pub mod reissue;
+pub mod renewal;
 pub mod status;

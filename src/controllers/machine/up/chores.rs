@@ -3,10 +3,13 @@
 
 use std::time::Duration;
 
+use futures::FutureExt;
 use strum::IntoEnumIterator;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::services::Services;
+use super::{Settings, renewing};
 use crate::controllers::concern::chain;
 use crate::controllers::connection::{self, ClientSettings};
 use crate::controllers::departed::unmark;
@@ -25,13 +28,13 @@ const AGAIN: Duration = Duration::from_secs(10);
 
 /// What is left to do while the node runs.
 pub(super) async fn look_after(services: &Services, stop: &CancellationToken) {
-    let work = async {
-        tokio::join!(become_ready(services), follow_resolvers(services), cut_logs(services));
-    };
-    tokio::select! {
-        () = work => stop.cancelled().await,
-        () = stop.cancelled() => {}
-    }
+    let (ready, is_ready) = oneshot::channel();
+    let ready = async { become_ready(services).map(|()| ready.send(())).await };
+    let work = async { tokio::join!(ready, follow_resolvers(services), cut_logs(services)) };
+    let Settings { layout, config, .. } = services.settings.as_ref();
+    // A renewal that is in the middle of a step is not cut off with the rest.
+    let renewing = renewing::renew(layout, config, is_ready, stop);
+    tokio::join!(stop.run_until_cancelled(work), renewing);
 }
 
 /// On a controller the operator is started once the cluster is ready for it. A worker that was uninstalled and is back

@@ -28,7 +28,7 @@ const PACE: Duration = Duration::from_millis(200);
 /// The services, as far as they run.
 #[derive(Clone)]
 pub(super) struct Services {
-    settings: Arc<Settings>,
+    pub(super) settings: Arc<Settings>,
     pub(super) node: Arc<Node>,
     payload: Arc<Verified>,
     running: Arc<Mutex<BTreeMap<ServiceName, Supervised>>>,
