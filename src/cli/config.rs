@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use jiff::SignedDuration;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::controllers::machine::node::Config;
 use crate::host::runtime;
 use crate::host::static_pods::{Argument, Component};
+use crate::reconcilers::joining::token::Life;
 use crate::text::yaml_fault;
 
 /// Why the file cannot be used.
@@ -36,6 +38,7 @@ pub(crate) struct ConfigFile {
     kubelet: Map<String, Value>,
     /// Keys of containerd's `config.toml`.
     containerd: Map<String, Value>,
+    certificates: CertificatesSection,
     /// More arguments of static pods, by component.
     components: BTreeMap<Component, Vec<Argument>>,
 }
@@ -74,6 +77,33 @@ pub(crate) struct LogSection {
     pub(crate) level: Option<String>,
 }
 
+/// Section `certificates`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
+struct CertificatesSection {
+    leaf_lifetime: Option<LeafLifetime>,
+}
+
+/// How long leaves live, such as `90d`: a minute at least, for a renewal takes a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "String")]
+struct LeafLifetime(SignedDuration);
+
+impl TryFrom<String> for LeafLifetime {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        match text.parse() {
+            Ok(Life::For(life)) if life >= SHORTEST_LEAF => Ok(Self(life)),
+            Ok(_) | Err(_) => Err(format!(
+                "leafLifetime {text:?} is no time of a minute at least, such as 90d"
+            )),
+        }
+    }
+}
+
+const SHORTEST_LEAF: SignedDuration = SignedDuration::from_mins(1);
+
 /// `operator.prune`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
@@ -88,10 +118,12 @@ impl ConfigFile {
             operator: _,
             kubelet,
             containerd,
+            certificates,
             components,
         } = self;
         Config {
             runtime: runtime::Settings { kubelet, containerd },
+            leaf_lifetime: certificates.leaf_lifetime.map(|LeafLifetime(life)| life),
             arguments: components,
         }
     }
@@ -170,8 +202,14 @@ mod tests {
     fn what_is_passed_through_is_kept_as_it_is() {
         let text = "kubelet: {maxPods: 20, evictionHard: {memory.available: 5%}}\n\
                     containerd: {oom_score: 0}\n\
+                    certificates: {leafLifetime: 90d}\n\
                     components:\n  kube-apiserver: [{name: v, value: '4'}]\n";
-        let Config { runtime, arguments } = parse(text).unwrap().node();
+        let Config {
+            runtime,
+            leaf_lifetime,
+            arguments,
+        } = parse(text).unwrap().node();
+        assert_eq!(leaf_lifetime, Some(SignedDuration::from_hours(90 * 24)));
         assert_eq!(runtime.kubelet["maxPods"], 20);
         assert_eq!(runtime.kubelet["evictionHard"]["memory.available"], "5%");
         assert_eq!(runtime.containerd["oom_score"], 0);
@@ -193,6 +231,9 @@ mod tests {
             ("operatr: {}\n", "line 1", "operatr"),
             ("components: {kube-proxy: []}\n", "line 1", "kube-proxy"),
             ("kubelet: 1\n", "line 1", ""),
+            ("certificates: {leafLifetime: 59s}\n", "line 1", "59s"),
+            ("certificates: {leafLifetime: forever}\n", "line 1", "forever"),
+            ("certificates: {leafLifetime: '0'}\n", "line 1", "leafLifetime"),
             ("operator:\n  nodeName: a\n  nodeName: b\n", "line 3", "nodeName"),
             ("operator:\n  listen: 9440\n", "line 2", ""),
         ] {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::Write;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use crate::controllers::progress::tell;
 use crate::host::layout::Layout;
@@ -17,6 +17,8 @@ use crate::host::static_pods::{self, Argument, Component, StaticPods};
 pub struct Config {
     /// Sections `kubelet` and `containerd`.
     pub runtime: runtime::Settings,
+    /// `certificates.leafLifetime`: how long the leaves of this node live; a year without it.
+    pub leaf_lifetime: Option<SignedDuration>,
     /// Section `components`: arguments of static pods.
     pub arguments: BTreeMap<Component, Vec<Argument>>,
 }
@@ -88,7 +90,8 @@ impl Node {
     /// # Errors
     /// Names the part; the parts before it are done.
     pub fn prepare(&self, now: Timestamp, writer: &mut dyn Write) -> Result<(), Error> {
-        let prepared = node_pki::prepare(&self.layout, &self.state, now).map_err(Error::Pki)?;
+        let prepared = node_pki::prepare_with(&self.layout, &self.state, self.config.leaf_lifetime, now);
+        let prepared = prepared.map_err(Error::Pki)?;
         let kubeconfigs = node_pki::write_kubeconfigs(&self.layout, &self.state).map_err(Error::Pki)?;
         for path in prepared.changed.iter().chain(&kubeconfigs) {
             tell(writer, format_args!("wrote {}", path.display()));

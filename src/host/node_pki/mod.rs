@@ -55,11 +55,25 @@ pub struct Prepared {
 /// # Errors
 /// Names the file. Unless its source is a failed rename, nothing has changed then.
 pub fn prepare(layout: &Layout, state: &NodeState, now: Timestamp) -> Result<Prepared, Error> {
+    prepare_with(layout, state, None, now)
+}
+
+/// The same, with leaves that live for `leaf_lifetime` where that is given. The kubelet's own, which it renews itself by
+/// the cluster's terms, lives for a year.
+///
+/// # Errors
+/// As [`prepare`].
+pub fn prepare_with(
+    layout: &Layout,
+    state: &NodeState,
+    leaf_lifetime: Option<SignedDuration>,
+    now: Timestamp,
+) -> Result<Prepared, Error> {
     let leaves = leaves(state);
     if leaves.is_empty() {
         return Ok(Prepared::default());
     }
-    let mut folder = Folder::new(layout.pki(), state.keys, now);
+    let mut folder = Folder::new(layout.pki(), state.keys, now).with_leaf_lifetime(leaf_lifetime);
     let signers = Signers::find(&mut folder, state, &leaves)?;
     let mut repaired = Vec::new();
     for leaf in &leaves {

@@ -12,7 +12,7 @@ mod error;
 
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use zeroize::Zeroizing;
 
 use super::atomic_file::{self, Access, Content, NewFile, Staged};
@@ -33,6 +33,7 @@ pub struct Folder {
     now: Timestamp,
     /// Whether what is due is made anew as well.
     renews: bool,
+    leaf_lifetime: Option<SignedDuration>,
     /// Keys that were made ahead.
     spare: Vec<Key>,
     changes: Vec<NewFile>,
@@ -46,6 +47,7 @@ impl Folder {
             kind,
             now,
             renews: false,
+            leaf_lifetime: None,
             spare: Vec::new(),
             changes: Vec::new(),
         }
@@ -55,6 +57,12 @@ impl Folder {
     #[must_use]
     pub fn renewing(self) -> Self {
         Self { renews: true, ..self }
+    }
+
+    /// The same, with leaves that live for so long, whatever their requests say; none: as those say.
+    #[must_use]
+    pub fn with_leaf_lifetime(self, leaf_lifetime: Option<SignedDuration>) -> Self {
+        Self { leaf_lifetime, ..self }
     }
 
     /// The path of a file in it.
@@ -150,7 +158,12 @@ impl Folder {
             Some(key) => (key, false),
             None => (self.new_key(&key_file)?, true),
         };
-        let certificate = self.issue(&certificate_file, signer, request, &key)?;
+        let lifetime = self.leaf_lifetime.unwrap_or(request.lifetime);
+        let request = Request {
+            lifetime,
+            ..request.clone()
+        };
+        let certificate = self.issue(&certificate_file, signer, &request, &key)?;
         // A key that is kept keeps its file: nobody who reads it now may find it gone.
         self.put_pair(name, &certificate, made.then_some(&key));
         let expired = present.is_some_and(|certificate| certificate.details().not_after < self.now);
@@ -195,67 +208,6 @@ impl Folder {
             self.put(public, key.public_key_pem().as_bytes(), Access::Public);
         }
         Ok(key)
-    }
-
-    /// Sees to it that the bundle in the file `name` holds these certificates; what else it holds stays.
-    ///
-    /// # Errors
-    /// When the file is there and is no bundle: it is never taken for an empty one.
-    pub fn bundle(&mut self, name: &str, certificates: &[&Certificate]) -> Result<(), Error> {
-        let blocks: String = certificates.iter().map(|certificate| certificate.to_pem()).collect();
-        self.bundle_pem(name, blocks.as_bytes())
-    }
-
-    /// The same, with the certificates as PEM.
-    ///
-    /// # Errors
-    /// As [`Folder::bundle`], and when `pem` holds something else.
-    pub fn bundle_pem(&mut self, name: &str, pem: &[u8]) -> Result<(), Error> {
-        self.widen(name, bundle::Kind::Certificates, pem)
-    }
-
-    /// The same for a file of public keys.
-    ///
-    /// # Errors
-    /// As [`Folder::bundle`].
-    pub fn public_keys(&mut self, name: &str, keys: &[&Key]) -> Result<(), Error> {
-        let blocks: String = keys.iter().map(|key| key.public_key_pem()).collect();
-        self.public_keys_pem(name, blocks.as_bytes())
-    }
-
-    /// The same, with the keys as PEM.
-    ///
-    /// # Errors
-    /// As [`Folder::bundle_pem`].
-    pub fn public_keys_pem(&mut self, name: &str, pem: &[u8]) -> Result<(), Error> {
-        self.widen(name, bundle::Kind::PublicKeys, pem)
-    }
-
-    /// Checks that the bundle in the file `name`, if it is there, can be read. Says whether it is.
-    ///
-    /// # Errors
-    /// When it is there and is none.
-    pub fn has_bundle(&self, name: &str) -> Result<bool, Error> {
-        let path = self.file(name);
-        let Some(present) = read(&path)? else {
-            return Ok(false);
-        };
-        match bundle::read(bundle::Kind::Certificates, &present) {
-            Ok(_) => Ok(true),
-            Err(source) => Err(Error::Bundle { path, source }),
-        }
-    }
-
-    fn widen(&mut self, name: &str, kind: bundle::Kind, wanted: &[u8]) -> Result<(), Error> {
-        let path = self.file(name);
-        let present = read(&path)?;
-        let widened = bundle::widened(kind, present.as_deref().map(Vec::as_slice), wanted);
-        match widened {
-            Ok(Some(text)) => self.put(path, text.as_bytes(), Access::Public),
-            Ok(None) => {}
-            Err(source) => return Err(Error::Bundle { path, source }),
-        }
-        Ok(())
     }
 
     /// One more file to write.

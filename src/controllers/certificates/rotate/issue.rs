@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use zeroize::Zeroizing;
 
 use super::error::Error;
@@ -41,8 +41,16 @@ pub(super) fn kinds(machine: &Machine, observed: &Observed, reissue: &[Reissue])
     reissue.iter().filter(|one| one.new_key).map(kind).collect()
 }
 
-/// Issues every certificate that is wanted, with the next of `keys` where another key is. `names` are more names of the API
-/// server, where they are known from elsewhere than its certificate.
+/// What new certificates say beside what is known of each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Terms<'a> {
+    /// More names of the API server, where they are known from elsewhere than its certificate.
+    pub(super) names: &'a [AlternativeName],
+    /// How long they live; a year without it.
+    pub(super) leaf_lifetime: Option<SignedDuration>,
+}
+
+/// Issues every certificate that is wanted, with the next of `keys` where another key is.
 ///
 /// # Errors
 /// Says which cannot be made, and why.
@@ -51,7 +59,7 @@ pub(super) fn issue(
     observed: &Observed,
     reissue: &[Reissue],
     keys: Vec<Key>,
-    names: &[AlternativeName],
+    terms: Terms<'_>,
     now: Timestamp,
 ) -> Result<Issued, Error> {
     let mut issued = Issued::default();
@@ -73,7 +81,11 @@ pub(super) fn issue(
                 });
             }
         };
-        let request = request(leaf, names)?;
+        let mut request = request(leaf, terms.names)?;
+        // The kubelet renews its own by the cluster's terms.
+        if let Some(lifetime) = terms.leaf_lifetime.filter(|_| leaf.entry.role == Role::Leaf) {
+            request.lifetime = lifetime;
+        }
         let serial = Serial::random().map_err(|source| Error::Key {
             name: one.name.clone(),
             source,

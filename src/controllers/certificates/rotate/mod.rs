@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::begun::Begun;
 use self::fencing::Fenced;
-use self::issue::Issued;
+use self::issue::{Issued, Terms};
 use self::moving::{KUBELET_HEALTH, Mover, Patience};
 use self::observe::{Observed, observe};
 use crate::controllers::grants::rekeying;
@@ -69,6 +69,7 @@ pub async fn rotate(
         stop,
         patience: Patience::default(),
         kubelet_health: KUBELET_HEALTH,
+        leaf_lifetime: config.leaf_lifetime,
         ahead: SignedDuration::ZERO,
     };
     run.rotate(progress).await
@@ -95,6 +96,7 @@ struct Run<'a> {
     stop: &'a CancellationToken,
     patience: Patience,
     kubelet_health: SocketAddr,
+    leaf_lifetime: Option<SignedDuration>,
     /// How far this run's clock is ahead of the machine's; only in tests it is.
     ahead: SignedDuration,
 }
@@ -238,14 +240,12 @@ impl Run<'_> {
         let names = fencing::kubeadm_names(self.machine, fenced).await;
         let mut rotated = idle(&decided);
         if !decided.is_idle() {
-            let issued = issue::issue(
-                self.machine,
-                &decided.observed,
-                &decided.decision.reissue,
-                keys,
-                &names,
-                now,
-            )?;
+            let terms = Terms {
+                names: &names,
+                leaf_lifetime: self.leaf_lifetime,
+            };
+            let reissue = &decided.decision.reissue;
+            let issued = issue::issue(self.machine, &decided.observed, reissue, keys, terms, now)?;
             if self.stop.is_cancelled() {
                 return Err(Error::Stopped);
             }

@@ -185,7 +185,7 @@ impl Prospect {
         node_pki::write_authorities(&layout, files, now).map_err(Error::Pki)?;
         // Of a founder's state only its member list is not this node's; the certificates do not depend on it.
         self.found_no_more();
-        node_pki::prepare(&layout, &self.state, now).map_err(Error::Pki)?;
+        node_pki::prepare_with(&layout, &self.state, config.leaf_lifetime, now).map_err(Error::Pki)?;
         let controllers = self.controllers(&layout).await?;
         let servers: Vec<SocketAddr> = controllers.into_iter().map(etcd::client_address).collect();
         let etcd = Etcd::new(&layout, servers).map_err(Error::Client)?;
