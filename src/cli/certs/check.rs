@@ -11,7 +11,7 @@ use crate::controllers::certificates::check::{Limits, check};
 use crate::host::certificates::Machine;
 use crate::host::clock;
 use crate::host::layout::{Form, Layout};
-use crate::reconcilers::certificates::status::{CertStatus, Renewal, Report, StagedKey, Verdict};
+use crate::reconcilers::certificates::status::{CertStatus, Kind, Renewal, Report, StagedKey, Verdict};
 
 /// The flags of `stratum certs check`.
 #[derive(Clone, Debug, clap::Args)]
@@ -108,13 +108,22 @@ fn table(report: &Report) -> String {
             None => writeln!(out, "{line}"),
         };
     }
-    let problems = report
-        .certificates
-        .iter()
-        .flat_map(|row| row.problems.iter().map(move |problem| (row, problem)));
-    let problems: Vec<String> = problems
-        .map(|(row, problem)| format!("{}: {problem}\n", row.name))
-        .collect();
+    let mut problems = Vec::new();
+    let mut unseen = Vec::new();
+    for row in &report.certificates {
+        for problem in &row.problems {
+            match problem.kind {
+                Kind::KeyDenied => unseen.push(row.name.as_str()),
+                _ => problems.push(format!("{}: {problem}\n", row.name)),
+            }
+        }
+    }
+    if !unseen.is_empty() {
+        problems.push(format!(
+            "not compared, for this user may not read them: the keys of {}\n",
+            unseen.join(", ")
+        ));
+    }
     if !problems.is_empty() {
         out.push('\n');
         out.extend(problems);
@@ -137,7 +146,13 @@ fn row(row: &CertStatus) -> [String; 5] {
 
 /// Everything about a row in a few words.
 fn state(row: &CertStatus) -> String {
-    let mut words: Vec<&str> = row.problems.iter().map(|problem| problem.kind.words()).collect();
+    let of = |bad: bool| {
+        let problems = row.problems.iter().map(|problem| problem.kind);
+        problems
+            .filter(move |kind| (kind.verdict() != Verdict::Fine) == bad)
+            .map(Kind::words)
+    };
+    let mut words: Vec<&str> = of(true).collect();
     words.dedup();
     if row.renewal_overdue {
         words.push("renewal overdue");
@@ -151,6 +166,7 @@ fn state(row: &CertStatus) -> String {
     if words.is_empty() {
         words.push("fine");
     }
+    words.extend(of(false));
     if row.is_ca && row.externally_managed {
         words.push("no key here");
     }

@@ -20,6 +20,7 @@ use tokio::net::TcpStream;
 
 use super::super::concern::chain;
 use super::super::connection::{self, ClientSettings};
+use super::super::grants::guard::STAGED_KEY;
 use super::super::operator::SYSTEM_NAMESPACE;
 use crate::host::addresses;
 use crate::host::certificates::{Entry, Found, KeyError, KeyState, Machine, Origin, ReadError, Role, Store};
@@ -32,9 +33,6 @@ use crate::pki::leaf::Usage;
 use crate::reconcilers::certificates::status::{
     self, Bundle, Held, KeySeen, KubeconfigSays, KubeconfigSeen, Observed, Part, Report, Seen, Served, StagedKey,
 };
-
-/// Where a rotation keeps the key that opens what it hands to other controllers, while it runs.
-pub const STAGED_KEY: &str = "stratum-carotate";
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -263,22 +261,27 @@ async fn staged_key(machine: &Machine, entries: &[Entry], limits: Limits) -> Sta
     let Some(at) = api_server.and_then(|entry| entry.listeners.first()) else {
         return StagedKey::Unknown;
     };
-    let asked = tokio::time::timeout(limits.cluster, ask_for_staged_key(machine, *at, limits)).await;
-    match asked {
+    staged_key_in(&machine.layout.kubeconfig(Identity::Admin), *at, limits).await
+}
+
+/// Whether a key waits in the cluster, asked of the API server at `at` with the kubeconfig of an administrator; unknown when
+/// it does not answer in time or refuses.
+pub async fn staged_key_in(kubeconfig: &Path, at: SocketAddr, limits: Limits) -> StagedKey {
+    match tokio::time::timeout(limits.cluster, ask_for_staged_key(kubeconfig, at, limits)).await {
         Ok(Some(true)) => StagedKey::Present,
         Ok(Some(false)) => StagedKey::Absent,
         Ok(None) | Err(_) => StagedKey::Unknown,
     }
 }
 
-async fn ask_for_staged_key(machine: &Machine, at: SocketAddr, limits: Limits) -> Option<bool> {
+async fn ask_for_staged_key(kubeconfig: &Path, at: SocketAddr, limits: Limits) -> Option<bool> {
     let probe = tokio::time::timeout(limits.listener, TcpStream::connect(at)).await;
     drop(probe.ok()?.ok()?);
     let settings = ClientSettings {
         server: Some(at),
         request_limit: limits.cluster,
         connect_limit: limits.cluster,
-        ..ClientSettings::new(machine.layout.kubeconfig(Identity::Admin), "check")
+        ..ClientSettings::new(kubeconfig, "check")
     };
     let client = connection::client(&settings, None).await.ok()?;
     let secrets: Api<Secret> = Api::namespaced(client, SYSTEM_NAMESPACE);

@@ -4,7 +4,7 @@ use clap::Parser;
 use jiff::Timestamp;
 
 use super::*;
-use crate::reconcilers::certificates::status::{Kind, Problem, Rotation};
+use crate::reconcilers::certificates::status::{Problem, Rotation};
 
 fn row(name: &str, days: i64) -> CertStatus {
     let at = |text: &str| Some(text.parse::<Timestamp>().unwrap());
@@ -63,6 +63,10 @@ fn report() -> Report {
             ..kubelet.clone()
         }
     };
+    let denied = CertStatus {
+        problems: vec![problem(Kind::KeyDenied, "")],
+        ..row("apiserver-etcd-client", 300)
+    };
     let authority = CertStatus {
         is_ca: true,
         rotatable: false,
@@ -82,6 +86,7 @@ fn report() -> Report {
             unreadable,
             kubelet,
             late,
+            denied,
             authority,
         ],
         renewal: Renewal::Failed {

@@ -1,0 +1,4 @@
+//! Certificates of a machine, as far as a real API server has a part in them.
+
+mod check;
+mod renewal;
