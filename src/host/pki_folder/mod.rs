@@ -9,6 +9,7 @@
 mod bundle;
 mod credential;
 mod error;
+mod keys;
 
 use std::path::{Path, PathBuf};
 
@@ -16,14 +17,15 @@ use jiff::{SignedDuration, Timestamp};
 use zeroize::Zeroizing;
 
 use super::atomic_file::{self, Access, Content, NewFile, Staged};
-use super::parallel::on_every_processor;
 use crate::pki::authority::Authority;
 use crate::pki::certificate::Certificate;
-use crate::pki::key::{self, Key, KeyKind, Serial};
+use crate::pki::key::{Key, KeyKind, Serial};
 use crate::pki::leaf::{Request, Usage, issue};
 
 pub use credential::{Credential, master};
 pub use error::Error;
+use keys::generate;
+pub use keys::new_keys;
 
 /// The folder as it is, and what of it has to change.
 #[derive(Debug)]
@@ -341,22 +343,4 @@ fn serial(path: &Path) -> Result<Serial, Error> {
         path: path.to_owned(),
         source,
     })
-}
-
-/// Keys of these kinds, in their order. RSA keys are made on every processor at once.
-///
-/// # Errors
-/// Only without a source of randomness.
-pub fn new_keys(kinds: &[KeyKind]) -> Result<Vec<Key>, key::Error> {
-    let numbered: Vec<(usize, KeyKind)> = kinds.iter().copied().enumerate().collect();
-    let made = on_every_processor(&numbered, |(number, kind)| (*number, Key::generate(*kind)));
-    let mut made: Vec<(usize, Result<Key, key::Error>)> = made;
-    made.sort_by_key(|(number, _)| *number);
-    made.into_iter().map(|(_, key)| key).collect()
-}
-
-/// Keys, made on every processor.
-fn generate(kind: KeyKind, count: usize) -> Result<Vec<Key>, key::Error> {
-    let made = on_every_processor(&vec![kind; count], |kind| Key::generate(*kind));
-    made.into_iter().collect()
 }
