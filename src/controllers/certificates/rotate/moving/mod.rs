@@ -18,10 +18,10 @@ use super::fencing::Fenced;
 use crate::controllers::concern::chain;
 use crate::controllers::progress::tell;
 use crate::host::certificates::{Entry, KUBELET_CLIENT, Machine, Origin};
-use crate::host::clock;
 use crate::host::rotation_incomplete::Incomplete;
 use crate::host::served::served;
 use crate::host::static_pods::{Component, Mark, StaticPods, names_for};
+use crate::host::{addresses, clock};
 use crate::reconcilers::certificates::moves::{self, Consumer, Move, Proof, Reason, Situation};
 
 /// One consumer, moved.
@@ -190,7 +190,12 @@ impl Mover<'_> {
             reason,
         };
         let deadline = clock::monotonic() + limit;
-        for listener in &entry.listeners {
+        // Whoever answers at an address that this machine has no longer is somebody else.
+        let own = entry
+            .listeners
+            .iter()
+            .filter(|listener| addresses::is_own(listener.ip()));
+        for listener in own {
             loop {
                 let reason = match (entry.read(), served(*listener, None, HANDSHAKE).await) {
                     (Ok(Some(file)), Ok(shown)) => match shown.first() {
