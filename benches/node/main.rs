@@ -1,5 +1,6 @@
 //! A node of stratum beside one of the real kubeadm, on real kubelets (`tests/rig`), as root: how long until there is an
-//! API server, and how long a static pod is away when it is restarted.
+//! API server, how long a static pod is away when it is restarted, and what it takes to look at the certificates of a control
+//! plane and to make them anew.
 //!
 //! Both sides have the same programs and images and one machine, and take turns. There is no floor: each figure is a ratio
 //! to what the peer took in the same round. A row whose rounds disagree about its target is NOISY.
@@ -7,6 +8,7 @@
 //! Exit status: 0 all targets met; 1 a target missed or not measured, or the run could not start or was interrupted (the
 //! table then says what was measured until then); 2 wrong usage; 3 too noisy to tell.
 
+mod certificates;
 #[path = "../harness/mod.rs"]
 #[expect(dead_code, reason = "the operator's benchmarks use more of it")]
 mod harness;
@@ -58,6 +60,9 @@ enum Inside {
     /// What this program does on a node of its own rig.
     #[command(hide = true)]
     Inside(inside::Arguments),
+    /// The same for certificates.
+    #[command(hide = true)]
+    Certificates(certificates::Arguments),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -67,6 +72,10 @@ enum Benchmark {
     N1,
     /// Restart of a static pod.
     N2,
+    /// All leaves made anew.
+    B8,
+    /// All certificates looked at.
+    B9,
 }
 
 impl Benchmark {
@@ -74,6 +83,8 @@ impl Benchmark {
         match self {
             Self::N1 => "N1",
             Self::N2 => "N2",
+            Self::B8 => "B8",
+            Self::B9 => "B9",
         }
     }
 }
@@ -87,11 +98,14 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return run::failed(&error.into()),
     };
-    if let Some(Inside::Inside(arguments)) = &arguments.inside {
-        return match runtime.block_on(inside::run(arguments)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => run::failed(&error),
-        };
+    let inside = arguments.inside.as_ref().map(|inside| match inside {
+        Inside::Inside(arguments) => runtime.block_on(inside::run(arguments)),
+        Inside::Certificates(arguments) => certificates::run_inside(arguments),
+    });
+    match inside {
+        Some(Ok(())) => return ExitCode::SUCCESS,
+        Some(Err(error)) => return run::failed(&error),
+        None => {}
     }
     run::ended(runtime.block_on(measure(&arguments)), arguments.markdown)
 }
@@ -129,6 +143,8 @@ async fn measure_all(arguments: &Arguments, table: &mut Table) -> Result<()> {
         let measure = async |table: &mut Table| match benchmark {
             Benchmark::N1 => ready::run(&mut rig, arguments.rounds, table).await,
             Benchmark::N2 => restart::run(&mut rig, arguments.rounds, table).await,
+            Benchmark::B8 => certificates::reissue(&mut rig, table).await,
+            Benchmark::B9 => certificates::check(&mut rig, table).await,
         };
         run::one(benchmark.name(), LONGEST, table, measure).await;
     }

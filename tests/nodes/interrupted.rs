@@ -74,6 +74,7 @@ async fn a_full_disk_and_kills_leave_what_was_there_whole() {
     let state = std::fs::read_to_string(machine.path(STATE)).unwrap();
     let config = std::fs::read_to_string(machine.path("/etc/stratum/config.yaml")).unwrap();
     let mut config: Value = serde_json::from_str(&config).unwrap();
+    let beat = config["components"]["etcd"][0]["value"].take();
     config["components"]["etcd"][0]["value"] = "321".into();
     machine.write("/etc/stratum/config.yaml", &config.to_string()).unwrap();
     let _ = fill().await.unwrap_err();
@@ -86,10 +87,8 @@ async fn a_full_disk_and_kills_leave_what_was_there_whole() {
     std::fs::remove_file(machine.path(FILLER)).unwrap();
     machine.stratum(&server, false).await.unwrap();
     let after = std::fs::read_to_string(machine.path(ETCD)).unwrap();
-    assert_eq!(
-        after,
-        before.replace("--heartbeat-interval=500", "--heartbeat-interval=321")
-    );
+    let [old, new] = [beat.as_str().unwrap(), "321"].map(|beat| format!("--heartbeat-interval={beat}"));
+    assert_eq!(after, before.replace(&old, &new));
 }
 
 /// SIGKILL at several moments: the same command goes on.

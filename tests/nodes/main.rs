@@ -5,6 +5,7 @@
 
 mod bad_input;
 mod bring_up;
+mod certificates;
 mod commands;
 mod interrupted;
 mod kubeadm;
@@ -20,3 +21,4 @@ mod started;
 #[path = "../cluster/support/mod.rs"]
 #[expect(dead_code, reason = "the tests without nodes use more of it")]
 mod support;
+mod traffic;

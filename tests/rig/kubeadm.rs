@@ -22,6 +22,7 @@ const CONFIGURATION: &str = "/etc/kubernetes/kubeadm.yaml";
 const AUTHORITY: &str = "/etc/kubernetes/pki/ca.crt";
 const ADMIN: &str = "/etc/kubernetes/admin.conf";
 const KUBECONFIG: &str = "/etc/kubernetes/kubelet.conf";
+const PATCHES: &str = "/etc/kubernetes/patches";
 const BOOTSTRAP: &str = "/etc/kubernetes/bootstrap-kubelet.conf";
 /// What kubeadm writes for the kubelet: a file, and flags.
 const KUBELET_FILE: &str = "/var/lib/kubelet/config.yaml";
@@ -126,20 +127,56 @@ impl Node {
     /// With the last words of kubeadm, when it does not get as far as that.
     pub(crate) async fn kubeadm_init(&self, algorithm: &str) -> Result<Init> {
         self.write(CONFIGURATION, &self.kubeadm_configuration(algorithm))?;
+        let init = [
+            "init",
+            "--config",
+            CONFIGURATION,
+            "--skip-phases=addon,show-join-command",
+        ];
+        self.kubeadm_with_kubelet(&init).await
+    }
+
+    /// Makes a machine a worker by the real `kubeadm join`, with the words after `kubeadm` that `kubeadm token create
+    /// --print-join-command` printed.
+    ///
+    /// # Errors
+    /// Names the command that failed, with its last words.
+    pub(crate) async fn kubeadm_join(self, words: &[&str]) -> Result<Member> {
+        let containerd = self.start_containerd().await?;
+        // The cluster's configuration names the control group of the node that founded it.
+        self.write(
+            &format!("{PATCHES}/kubeletconfiguration.json"),
+            &self.kubelet_settings().to_string(),
+        )?;
+        let address = format!("--node-name={}", self.name());
+        let words = [words, &["--patches", PATCHES, &address]].concat();
+        let Init { kubelet, mut kubeadm } = self.kubeadm_with_kubelet(&words).await?;
+        let exit = tokio::time::timeout(READY, kubeadm.wait()).await;
+        let exit = exit.with_context(|| format!("`kubeadm join` took longer than {READY:?}"))??;
+        if !exit.is_success() {
+            bail!("`kubeadm join` ended ({exit}); {}", self.last_words("kubeadm"));
+        }
+        let node = self;
+        Ok(Member {
+            kubelet,
+            containerd,
+            node,
+        })
+    }
+
+    /// Runs kubeadm, and starts the kubelet when it says that it has to be.
+    async fn kubeadm_with_kubelet(&self, words: &[&str]) -> Result<Init> {
         let log = self.log("kubeadm");
         let program = self
             .program("kubeadm")
-            .arguments(["init", "--config", CONFIGURATION])
+            .arguments(words.iter().copied())
             // A node in namespaces lacks this and that of a machine.
-            .arguments(["--ignore-preflight-errors=all", "--skip-phases=addon,show-join-command"]);
+            .arguments(["--ignore-preflight-errors=all"]);
         let kubeadm = program.start(&Output::Log(log.clone()))?;
         let started = clock::monotonic();
         while !std::fs::read_to_string(&log)?.contains(STARTS_KUBELET) {
             if kubeadm.exit().is_some() || clock::monotonic().duration_since(started) > READY {
-                bail!(
-                    "`kubeadm init` did not start the kubelet; {}",
-                    self.last_words("kubeadm")
-                );
+                bail!("kubeadm did not start the kubelet; {}", self.last_words("kubeadm"));
             }
             clock::sleep(Duration::from_millis(10)).await;
         }
@@ -156,6 +193,19 @@ impl Node {
             .arguments(flags.split_whitespace());
         let kubelet = program.start(&Output::Log(self.log("kubelet")))?;
         Ok(Init { kubeadm, kubelet })
+    }
+
+    /// The certificates and kubeconfigs of a controller, as `kubeadm init` makes them, and nothing else of it.
+    ///
+    /// # Errors
+    /// Names the command that failed.
+    pub(crate) async fn kubeadm_files(&self, algorithm: &str) -> Result<()> {
+        self.write(CONFIGURATION, &self.kubeadm_configuration(algorithm))?;
+        for phase in ["certs", "kubeconfig"] {
+            self.run("kubeadm", &["init", "phase", phase, "all", "--config", CONFIGURATION])
+                .await?;
+        }
+        Ok(())
     }
 
     fn kubeadm_configuration(&self, algorithm: &str) -> String {

@@ -103,7 +103,7 @@ async fn daemon(arguments: &Arguments, layout: Layout, config: Config) -> anyhow
         }
     };
     let stop = CancellationToken::new();
-    let work = daemon.run(|wish| attempt(&config, wish), stop.clone());
+    let work = daemon.run(config.leaf_lifetime, |wish| attempt(&config, wish), stop.clone());
     Ok(match Signals::take_over()?.supervise(work, &stop, DRAIN).await {
         Ended::Finished(()) => Exit::Done,
         Ended::Aborted | Ended::Overdue => Exit::Failed,
@@ -112,7 +112,8 @@ async fn daemon(arguments: &Arguments, layout: Layout, config: Config) -> anyhow
 
 async fn once(layout: Layout, config: Config) -> anyhow::Result<Exit> {
     let stop = CancellationToken::new();
-    let mut renewal = Renewal::new(layout, Teller::default(), |wish| attempt(&config, wish));
+    let mut renewal =
+        Renewal::new(layout, Teller::default(), |wish| attempt(&config, wish)).with_leaf_lifetime(config.leaf_lifetime);
     let looked = match Signals::take_over()?.supervise(renewal.look(&stop), &stop, DRAIN).await {
         Ended::Finished(looked) => looked,
         Ended::Aborted | Ended::Overdue => return Ok(Exit::Failed),

@@ -13,6 +13,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use jiff::SignedDuration;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -89,9 +90,9 @@ impl Daemon {
         self.admin.address
     }
 
-    /// Looks after the certificates until `stop`. An attempt that has begun is waited for, and is seen in the metrics until
+    /// Looks after the certificates, of which new ones live for `leaf_lifetime`, until `stop`. An attempt that has begun is waited for, and is seen in the metrics until
     /// it has ended.
-    pub async fn run<A, F>(self, attempt: A, stop: CancellationToken)
+    pub async fn run<A, F>(self, leaf_lifetime: Option<SignedDuration>, attempt: A, stop: CancellationToken)
     where
         A: Fn(Wish) -> F,
         F: Future<Output = Attempted>,
@@ -99,7 +100,8 @@ impl Daemon {
         let done = CancellationToken::new();
         let serving = self.admin.serve_routes(routes(self.layout.clone()), done.clone());
         let looking = async {
-            Renewal::new(self.layout, Teller::default(), attempt).run(stop).await;
+            let renewal = Renewal::new(self.layout, Teller::default(), attempt);
+            renewal.with_leaf_lifetime(leaf_lifetime).run(stop).await;
             done.cancel();
         };
         tokio::join!(serving, looking);

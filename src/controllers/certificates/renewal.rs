@@ -77,6 +77,7 @@ pub struct Renewal<A> {
     layout: Layout,
     attempt: A,
     teller: Teller,
+    leaf_lifetime: Option<SignedDuration>,
     /// This machine's place among others; another one after each attempt.
     random: f64,
     /// The last attempt of this process, in case it could not be recorded.
@@ -96,10 +97,17 @@ where
             layout,
             attempt,
             teller,
+            leaf_lifetime: None,
             random: entropy::fraction(),
             last: None,
             said: None,
         }
+    }
+
+    /// The same, where new leaves live for so long; none: as long as their requests or, on kubeadm's, the old ones say.
+    #[must_use]
+    pub fn with_leaf_lifetime(self, leaf_lifetime: Option<SignedDuration>) -> Self {
+        Self { leaf_lifetime, ..self }
     }
 
     /// Looks again and again until `stop`. An attempt that has begun is waited for.
@@ -115,7 +123,7 @@ where
     /// Looks once, and does what is to be done.
     pub async fn look(&mut self, stop: &CancellationToken) -> Looked {
         let machine = match Machine::load(self.layout.clone()) {
-            Ok(machine) => machine,
+            Ok(machine) => machine.with_leaf_lifetime(self.leaf_lifetime),
             Err(error) => {
                 let words = chain(&error);
                 tracing::error!("it cannot be told which certificates this machine has: {words}");

@@ -14,6 +14,8 @@ mod tests;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use jiff::SignedDuration;
+
 use super::layout::{Form, Layout};
 use super::node_state::{self, NodeState};
 use crate::pki::leaf::Request;
@@ -27,6 +29,8 @@ pub struct Machine {
     pub layout: Layout,
     /// Who made it a node.
     pub origin: Origin,
+    /// How long new leaves live, where somebody has set it (`certificates.leafLifetime`).
+    pub leaf_lifetime: Option<SignedDuration>,
 }
 
 /// Who made a machine a node.
@@ -141,7 +145,17 @@ impl Machine {
             Form::Stratum => Origin::Stratum(Box::new(node_state::load(&layout.node_state())?)),
             Form::Kubeadm => Origin::Kubeadm,
         };
-        Ok(Self { layout, origin })
+        Ok(Self {
+            layout,
+            origin,
+            leaf_lifetime: None,
+        })
+    }
+
+    /// The same, with new leaves that live for so long.
+    #[must_use]
+    pub fn with_leaf_lifetime(self, leaf_lifetime: Option<SignedDuration>) -> Self {
+        Self { leaf_lifetime, ..self }
     }
 
     /// Every certificate it may hold: leaves, then the kubelet's, then authorities. Whether one is there, [`Entry::read`]
@@ -149,10 +163,17 @@ impl Machine {
     /// that cannot be read leaves the defaults.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
-        match &self.origin {
+        let mut entries = match &self.origin {
             Origin::Stratum(state) => stratum::entries(&self.layout, state),
             Origin::Kubeadm => kubeadm::entries(&self.layout),
+        };
+        // The kubelet renews its own by the cluster's terms.
+        for entry in entries.iter_mut().filter(|entry| entry.role == Role::Leaf) {
+            if let (Some(expected), Some(lifetime)) = (&mut entry.expected, self.leaf_lifetime) {
+                expected.lifetime = lifetime;
+            }
         }
+        entries
     }
 }
 

@@ -183,13 +183,23 @@ pub fn window(life: SignedDuration) -> SignedDuration {
 }
 
 impl Leaf {
-    /// How long one like it lives from the moment it is made. Most signers date a leaf back; of a short life that would be
-    /// most, and half of it would be in the window from the beginning.
-    fn life(&self) -> SignedDuration {
+    /// How long it lives from the moment it was made. Most signers date a leaf back; of a short life that would be most,
+    /// and half of it would be in the window from the beginning.
+    fn own_life(&self) -> SignedDuration {
         let whole = self.not_after.duration_since(self.not_before);
         let from_its_making = if whole > BACKDATE { whole - BACKDATE } else { whole };
-        let life = self.lifetime.unwrap_or(from_its_making);
-        life.max(SHORTEST_PAUSE)
+        from_its_making.max(SHORTEST_PAUSE)
+    }
+
+    /// How long a new one would live.
+    fn new_life(&self) -> SignedDuration {
+        self.lifetime.unwrap_or_else(|| self.own_life()).max(SHORTEST_PAUSE)
+    }
+
+    /// What windows and pauses are shares of: the shorter life. With the longer one, a leaf that lives for days would be due
+    /// from its first moment on, and a pause could be longer than all of its life.
+    fn life(&self) -> SignedDuration {
+        self.own_life().min(self.new_life())
     }
 
     fn due_at(&self, random: f64) -> Timestamp {
@@ -199,7 +209,7 @@ impl Leaf {
 
     /// The end of one that `signer` would make now.
     fn new_end(&self, signer: Timestamp, now: Timestamp) -> Timestamp {
-        later(now, self.life()).min(signer)
+        later(now, self.new_life()).min(signer)
     }
 
     fn is_ours(&self) -> bool {

@@ -33,7 +33,7 @@ async fn it_is_scraped_while_it_runs_and_ends_when_it_is_told() {
         "{second}"
     );
     let stop = CancellationToken::new();
-    let running = tokio::spawn(daemon.run(async |_| panic!("nothing is due"), stop.clone()));
+    let running = tokio::spawn(daemon.run(None, async |_| panic!("nothing is due"), stop.clone()));
     let metrics = ask(address, "/metrics").await;
     assert!(
         metrics.contains("stratum_certificate_not_after_timestamp_seconds{name=\"apiserver\"}"),

@@ -37,7 +37,7 @@ pub(super) fn observe(machine: &Machine) -> Seen {
         .collect();
     let leaves = found
         .iter()
-        .filter_map(|(entry, read)| leaf(entry, read, &signers))
+        .filter_map(|(entry, read)| leaf(machine, entry, read, &signers))
         .collect();
     Seen {
         observed: Observed {
@@ -49,7 +49,7 @@ pub(super) fn observe(machine: &Machine) -> Seen {
     }
 }
 
-fn leaf(entry: &Entry, read: &Found, signers: &BTreeMap<&str, Timestamp>) -> Option<Leaf> {
+fn leaf(machine: &Machine, entry: &Entry, read: &Found, signers: &BTreeMap<&str, Timestamp>) -> Option<Leaf> {
     let signer = entry.signer.as_deref();
     let renewed_by = match entry.role {
         Role::Authority => return None,
@@ -66,7 +66,10 @@ fn leaf(entry: &Entry, read: &Found, signers: &BTreeMap<&str, Timestamp>) -> Opt
         name: entry.name.clone(),
         not_before: details.not_before,
         not_after: details.not_after,
-        lifetime: entry.expected.as_ref().map(|request| request.lifetime),
+        lifetime: match &entry.expected {
+            Some(expected) => Some(expected.lifetime),
+            None => machine.leaf_lifetime,
+        },
         renewed_by,
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use zeroize::Zeroizing;
 
 use super::error::Error;
@@ -41,16 +41,8 @@ pub(super) fn kinds(machine: &Machine, observed: &Observed, reissue: &[Reissue])
     reissue.iter().filter(|one| one.new_key).map(kind).collect()
 }
 
-/// What new certificates say beside what is known of each.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Terms<'a> {
-    /// More names of the API server, where they are known from elsewhere than its certificate.
-    pub(super) names: &'a [AlternativeName],
-    /// How long they live; a year without it.
-    pub(super) leaf_lifetime: Option<SignedDuration>,
-}
-
-/// Issues every certificate that is wanted, with the next of `keys` where another key is.
+/// Issues every certificate that is wanted, with the next of `keys` where another key is. `names` are more names of the API
+/// server, where they are known from elsewhere than its certificate.
 ///
 /// # Errors
 /// Says which cannot be made, and why.
@@ -59,7 +51,7 @@ pub(super) fn issue(
     observed: &Observed,
     reissue: &[Reissue],
     keys: Vec<Key>,
-    terms: Terms<'_>,
+    names: &[AlternativeName],
     now: Timestamp,
 ) -> Result<Issued, Error> {
     let mut issued = Issued::default();
@@ -81,11 +73,7 @@ pub(super) fn issue(
                 });
             }
         };
-        let mut request = request(leaf, terms.names)?;
-        // The kubelet renews its own by the cluster's terms.
-        if let Some(lifetime) = terms.leaf_lifetime.filter(|_| leaf.entry.role == Role::Leaf) {
-            request.lifetime = lifetime;
-        }
+        let request = request(machine, leaf, names)?;
         let serial = Serial::random().map_err(|source| Error::Key {
             name: one.name.clone(),
             source,
@@ -115,7 +103,7 @@ pub(super) fn issue(
 }
 
 /// What a leaf shall say.
-fn request(leaf: &Leaf, names: &[AlternativeName]) -> Result<Request, Error> {
+fn request(machine: &Machine, leaf: &Leaf, names: &[AlternativeName]) -> Result<Request, Error> {
     if let Some(expected) = &leaf.entry.expected {
         return Ok(expected.clone());
     }
@@ -144,7 +132,7 @@ fn request(leaf: &Leaf, names: &[AlternativeName]) -> Result<Request, Error> {
             .filter(|(has, _)| *has)
             .map(|(_, usage)| usage)
             .collect(),
-        lifetime: LIFETIME,
+        lifetime: machine.leaf_lifetime.unwrap_or(LIFETIME),
     })
 }
 

@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::begun::Begun;
 use self::fencing::Fenced;
-use self::issue::{Issued, Terms};
+use self::issue::Issued;
 use self::moving::{KUBELET_HEALTH, Mover, Patience};
 use self::observe::{Observed, observe};
 use crate::controllers::grants::rekeying;
@@ -62,14 +62,14 @@ pub async fn rotate(
     stop: &CancellationToken,
     progress: &mut (dyn Write + Send),
 ) -> Result<Rotated, Error> {
+    let machine = machine.clone().with_leaf_lifetime(config.leaf_lifetime);
     let run = Run {
-        machine,
-        pods: static_pods(machine, config),
+        machine: &machine,
+        pods: static_pods(&machine, config),
         options,
         stop,
         patience: Patience::default(),
         kubelet_health: KUBELET_HEALTH,
-        leaf_lifetime: config.leaf_lifetime,
         ahead: SignedDuration::ZERO,
     };
     run.rotate(progress).await
@@ -96,7 +96,6 @@ struct Run<'a> {
     stop: &'a CancellationToken,
     patience: Patience,
     kubelet_health: SocketAddr,
-    leaf_lifetime: Option<SignedDuration>,
     /// How far this run's clock is ahead of the machine's; only in tests it is.
     ahead: SignedDuration,
 }
@@ -240,12 +239,8 @@ impl Run<'_> {
         let names = fencing::kubeadm_names(self.machine, fenced).await;
         let mut rotated = idle(&decided);
         if !decided.is_idle() {
-            let terms = Terms {
-                names: &names,
-                leaf_lifetime: self.leaf_lifetime,
-            };
             let reissue = &decided.decision.reissue;
-            let issued = issue::issue(self.machine, &decided.observed, reissue, keys, terms, now)?;
+            let issued = issue::issue(self.machine, &decided.observed, reissue, keys, &names, now)?;
             if self.stop.is_cancelled() {
                 return Err(Error::Stopped);
             }

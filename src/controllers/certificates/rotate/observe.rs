@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::error::Error;
 use crate::controllers::concern::chain;
@@ -80,7 +80,7 @@ pub(super) fn observe(machine: &Machine, now: Timestamp) -> Result<Observed, Err
             Role::KubeletClient => Owner::Kubelet,
             Role::Authority | Role::KubeletServer => continue,
         };
-        leaves.extend(leaf(entry, owner, &signers, now)?);
+        leaves.extend(leaf(machine, entry, owner, &signers, now)?);
     }
     Ok(Observed {
         leaves,
@@ -215,13 +215,20 @@ fn signer(machine: &Machine, entry: &Entry) -> Result<Signer, Error> {
     })
 }
 
-fn leaf(entry: Entry, owner: Owner, signers: &BTreeMap<String, Signer>, now: Timestamp) -> Result<Option<Leaf>, Error> {
+fn leaf(
+    machine: &Machine,
+    entry: Entry,
+    owner: Owner,
+    signers: &BTreeMap<String, Signer>,
+    now: Timestamp,
+) -> Result<Option<Leaf>, Error> {
     let signer = signer_name(&entry, signers);
     let authority = match signers.get(&signer) {
         Some(Signer::Ready(authority)) => Some(authority.certificate()),
         Some(Signer::Missing(_) | Signer::Unusable { .. } | Signer::File { .. }) | None => None,
     };
-    let lifetime: SignedDuration = entry.expected.as_ref().map_or(LIFETIME, |request| request.lifetime);
+    let taken_over = machine.leaf_lifetime.unwrap_or(LIFETIME);
+    let lifetime = entry.expected.as_ref().map_or(taken_over, |request| request.lifetime);
     let would_end = authority.map(|signer| (now + lifetime).min(signer.details().not_after));
     let read = entry.read();
     let path = || entry.store.certificate_file().to_owned();

@@ -96,7 +96,6 @@ impl Bench {
             },
             // Nobody listens there.
             kubelet_health: "127.0.0.1:1".parse().unwrap(),
-            leaf_lifetime: None,
             ahead: SignedDuration::ZERO,
         }
     }

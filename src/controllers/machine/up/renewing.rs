@@ -27,7 +27,9 @@ pub(super) async fn renew(layout: &Layout, config: &Config, is_ready: oneshot::R
     if stop.run_until_cancelled(settled).await.is_none() {
         return;
     }
-    let renewing = Renewal::new(layout.clone(), Teller::default(), |wish| attempt(config, wish)).run(stop.clone());
+    let renewing = Renewal::new(layout.clone(), Teller::default(), |wish| attempt(config, wish))
+        .with_leaf_lifetime(config.leaf_lifetime)
+        .run(stop.clone());
     let overdue = async {
         stop.cancelled().await;
         clock::sleep(STEP).await;

@@ -13,14 +13,7 @@ fn writes(bench: &Bench) -> Vec<NewFile> {
     let decision = reissue::decide(&observed.seen(), wish, clock::now());
     let kinds = issue::kinds(&bench.machine, &observed, &decision.reissue);
     let keys = pki_folder::new_keys(&kinds).unwrap();
-    let issued = issue::issue(
-        &bench.machine,
-        &observed,
-        &decision.reissue,
-        keys,
-        Terms::default(),
-        clock::now(),
-    );
+    let issued = issue::issue(&bench.machine, &observed, &decision.reissue, keys, &[], clock::now());
     issued.unwrap().files
 }
 
