@@ -45,7 +45,7 @@ async fn certificates_are_rotated_under_load_in_pieces_and_after_they_expired() 
 }
 
 /// What `certs check` says, and how it ends.
-async fn checked(node: &Node) -> (Exit, Value) {
+pub(crate) async fn checked(node: &Node) -> (Exit, Value) {
     let finished = node
         .command(&["certs", "check", "-o", "json"], false)
         .run(Vec::new())

@@ -10,7 +10,7 @@ use stratum::host::child::{Exit, Program};
 use crate::rig::Node;
 use crate::started::rig;
 use crate::support::{kubectl, wait_for};
-use crate::traffic::{serial_in_file, serial_served};
+use crate::traffic::{serial_in_file, serial_served, tell};
 
 const SOON: Duration = Duration::from_secs(120);
 
@@ -119,7 +119,7 @@ async fn the_certificates_of_kubeadm_are_checked_and_rotated_and_kubeadm_goes_on
     }
 
     let told = controller.stratum(&["certs", "rotate"], false).await.unwrap();
-    println!("{told}");
+    tell(&told);
     for ((name, address), old) in listeners.iter().zip(&old) {
         let file = serial_in_file(&controller.path("/etc/kubernetes/pki").join(format!("{name}.crt"))).await;
         let served = wait_for(name, SOON, || serial_served(*address)).await;

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use stratum::host::child::Exit;
 use stratum::host::clock;
 
+use crate::certificates::checked;
 use crate::rig::{Node, OurCluster, Ours};
 use crate::started::rig;
 use crate::support::wait_for;
+use crate::traffic::{PKI, Writer, tell};
 
 /// Until a controller that joined is one of the members with a vote.
 const JOINED: Duration = Duration::from_secs(240);
@@ -54,6 +57,8 @@ async fn three_controllers_bear_the_loss_of_one() {
     cluster.controllers.push(machine.up().await.unwrap());
     wait_for("three members with a vote", JOINED, || voters(cluster.first(), 3)).await;
 
+    rotated_under_load(&cluster).await;
+
     // Pulls the plug: SIGKILL for everything on it.
     let Ours { up, node } = cluster.controllers.remove(1);
     let off = node.switch_off();
@@ -67,10 +72,10 @@ async fn three_controllers_bear_the_loss_of_one() {
         let what = format!("a write through {} to go on", survivor.node.name());
         wait_for(&what, WRITES_GO_ON, written).await;
     }
-    println!(
+    tell(format_args!(
         "writes through both went on {:.1} s after the loss",
         began.elapsed().as_secs_f64()
-    );
+    ));
     let back = rig.boot_again(&off).await.unwrap().up().await.unwrap();
     cluster.controllers.push(back);
     wait_for("all three to be well", BACK, || healthy(cluster.first(), 3)).await;
@@ -94,6 +99,31 @@ async fn three_controllers_bear_the_loss_of_one() {
         "",
         "given back by the one that left"
     );
+}
+
+/// The certificates of one of three controllers, while somebody writes through each of them.
+async fn rotated_under_load(cluster: &OurCluster) {
+    let writers = cluster
+        .controllers
+        .iter()
+        .map(|one| Writer::start(&one.node, PKI, "admin"));
+    let writers: Vec<Writer> = writers.collect();
+    cluster
+        .first()
+        .node
+        .stratum(&["certs", "rotate", "--quiet"], false)
+        .await
+        .unwrap();
+    for (number, writer) in (1..).zip(writers) {
+        let written = writer.finish().await;
+        tell(format_args!("through controller-{number}: {written}"));
+        assert!(
+            written.begun > 0 && written.lost == 0,
+            "through controller-{number}: {written}"
+        );
+    }
+    let (checked, _) = checked(&cluster.first().node).await;
+    assert_eq!(checked, Exit::Status(0));
 }
 
 const LEASE: [&str; 4] = ["lease", "stratum-maintenance", "--namespace", "kube-system"];

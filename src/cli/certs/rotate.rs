@@ -149,6 +149,7 @@ fn summary(rotated: &Rotated) -> String {
     // Writing to a String cannot fail.
     let _ = match (&rotated.idle, rotated.reissued.len(), rotated.moves.len()) {
         (_, 0, moved @ 1..) => writeln!(out, "an earlier rotation is finished: {moved} moved"),
+        (Some(idle), 0, 0) if rotated.certificate_key.is_some() => writeln!(out, "no certificate is made anew: {idle}"),
         (Some(idle), 0, 0) => writeln!(out, "nothing was done: {idle}"),
         (None, 0, 0) => Ok(()),
         (_, count, _) => writeln!(out, "{count} certificates are made anew and in use"),
