@@ -1,9 +1,11 @@
 //! B8 and B9: the certificates of a control plane that kubeadm made, looked at and made anew, beside kubeadm itself on the
 //! same files. Nothing runs on the node, so that neither side waits for anybody: what is compared is reading, signing and
-//! writing, from the start of the command to its end.
+//! writing, from the start of the command to its end. N3: a live controller.
 //!
 //! The node is one of the rig's, as both read `/etc/kubernetes`. This program runs there as well and starts both sides by
 //! turns: whatever it takes to get there is not measured.
+
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -12,8 +14,12 @@ use stratum::host::clock;
 
 use crate::harness::measure::median;
 use crate::harness::table::{Entry, Figure, Table, Target, progress, seconds};
-use crate::rig::{Node, Rig};
+use crate::inside::Rotated;
+use crate::rig::{Node, Ours, Rig};
+use crate::rounds::spread;
 
+/// What is still in the way of the next round: the controllers take up their Leases.
+const SETTLES: Duration = Duration::from_secs(20);
 const CONFIGURATION: &str = "/etc/kubernetes/kubeadm.yaml";
 /// Runs of each side in a round; a run of ours is over in milliseconds.
 const RUNS: usize = 15;
@@ -162,6 +168,54 @@ pub(crate) async fn reissue(rig: &mut Rig, table: &mut Table) -> Result<()> {
         table.add(entry);
     }
     Ok(())
+}
+
+/// N3: the certificates of a live controller are rotated, and somebody asks its API server every 20 ms, on a connection of
+/// its own each time.
+pub(crate) async fn rotate(rig: &mut Rig, rounds: usize, table: &mut Table) -> Result<()> {
+    let ours = rig.prepared_alone("rotated").await?.found().await?;
+    clock::sleep(SETTLES).await;
+    let mut seen = Vec::new();
+    for round in 0..rounds {
+        let one = rotated(&ours.node).await?;
+        progress(&format!(
+            "  round {round}: rotated in {}, {} answers, {} without one, away {} at most",
+            seconds(one.took),
+            one.answered,
+            one.failed,
+            seconds(one.away)
+        ));
+        seen.push(one);
+        clock::sleep(SETTLES).await;
+    }
+    let figures = |figure: fn(&Rotated) -> f64| seen.iter().map(figure).collect::<Vec<f64>>();
+    let mut entry = Entry::new("N3 certs rotate, live", "1 controller");
+    entry.stratum = format!(
+        "{}; {} at most between two answers",
+        spread(&figures(|one| one.took)),
+        spread(&figures(|one| one.away))
+    );
+    let failed: usize = seen.iter().map(|one| one.failed).sum();
+    let failed = u32::try_from(failed).ok().map(f64::from);
+    entry.gate("questions not answered", failed, Target::Exactly(0.0), Figure::Count);
+    table.add(entry);
+    let Ours { up, node } = ours;
+    drop(up);
+    rig.discard(node.switch_off())
+}
+
+async fn rotated(node: &Node) -> Result<Rotated> {
+    let program = std::env::current_exe()?;
+    let server = format!("{}:6443", node.address());
+    let words = [
+        "rotation",
+        "--stratum",
+        env!("CARGO_BIN_EXE_stratum"),
+        "--server",
+        &server,
+    ];
+    let said = node.run(&program.to_string_lossy(), &words).await?;
+    serde_json::from_str(&said).with_context(|| format!("it said {said:?}"))
 }
 
 /// Makes a control plane's files with keys of this kind, and lets both sides work on them.

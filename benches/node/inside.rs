@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::ValueEnum;
 use http::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use stratum::controllers::machine::node::{Config, Node};
 use stratum::host::atomic_file::{self, Access};
+use stratum::host::child::Program;
 use stratum::host::layout::Layout;
 use stratum::host::static_pods::{Component, Inputs, Mark, StaticPods};
 use stratum::host::{clock, https};
@@ -120,6 +121,60 @@ async fn restart(arguments: &Arguments) -> Result<Seen> {
     })
 }
 
+/// What a rotation of this node's certificates costs those who ask its API server meanwhile.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Rotation {
+    /// The executable of stratum.
+    #[arg(long)]
+    stratum: PathBuf,
+    /// As for a restart.
+    #[arg(long)]
+    server: SocketAddr,
+}
+
+/// What was seen of it.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Rotated {
+    /// Seconds from the start of the command to its end.
+    pub(crate) took: f64,
+    /// The longest time without an answer about an object, in seconds.
+    pub(crate) away: f64,
+    /// Questions that were not answered with 200.
+    pub(crate) failed: usize,
+    /// Those that were.
+    pub(crate) answered: usize,
+}
+
+pub(crate) async fn rotate(arguments: &Rotation) -> Result<()> {
+    let answers = Answers::follow(client(Way::Restart)?, arguments.server);
+    answers.steady(clock::monotonic() + STEADY).await?;
+    let began = clock::monotonic();
+    let command = Program::new(&arguments.stratum).arguments(["certs", "rotate", "--quiet"]);
+    let finished = command.run(Vec::new()).await?;
+    let ended = clock::monotonic();
+    if !finished.exit.is_success() {
+        bail!("{}: {}", finished.exit, String::from_utf8_lossy(&finished.stderr));
+    }
+    answers.steady(ended + STEADY).await?;
+    let Gap {
+        longest,
+        failed,
+        answered,
+        ..
+    } = *answers.seen.borrow();
+    let rotated = Rotated {
+        took: ended.duration_since(began).as_secs_f64(),
+        away: longest.as_secs_f64(),
+        failed,
+        answered,
+    };
+    #[expect(clippy::print_stdout, reason = "whoever started this process reads it")]
+    {
+        println!("{}", serde_json::to_string(&rotated)?);
+    }
+    Ok(())
+}
+
 /// As the product has them on this node.
 fn our_pods() -> Result<StaticPods> {
     // The rig's configuration of such a node says nothing of static pods.
@@ -176,6 +231,8 @@ struct Answers {
 struct Gap {
     last: Option<Instant>,
     longest: Duration,
+    answered: usize,
+    failed: usize,
 }
 
 impl Answers {
@@ -183,18 +240,23 @@ impl Answers {
         let nothing = Gap {
             last: None,
             longest: Duration::ZERO,
+            answered: 0,
+            failed: 0,
         };
         let (tell, seen) = watch::channel(nothing);
         let client = Arc::new(client);
         let asking = tokio::spawn(async move {
             loop {
                 let answer = client.ask(server, Method::GET, OBJECT, "", STEADY).await;
-                if answer.is_ok_and(|answer| answer.status == 200) {
+                if !answer.is_ok_and(|answer| answer.status == 200) {
+                    tell.send_modify(|gap| gap.failed += 1);
+                } else {
                     let now = clock::monotonic();
                     tell.send_modify(|gap| {
                         let since = gap.last.map_or(Duration::ZERO, |last| now.duration_since(last));
                         gap.longest = gap.longest.max(since);
                         gap.last = Some(now);
+                        gap.answered += 1;
                     });
                 }
                 clock::sleep(PACE).await;

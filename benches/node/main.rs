@@ -59,10 +59,13 @@ struct Arguments {
 enum Inside {
     /// What this program does on a node of its own rig.
     #[command(hide = true)]
-    Inside(inside::Arguments),
+    Restart(inside::Arguments),
     /// The same for certificates.
     #[command(hide = true)]
     Certificates(certificates::Arguments),
+    /// The same while they are rotated.
+    #[command(hide = true)]
+    Rotation(inside::Rotation),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -76,6 +79,8 @@ enum Benchmark {
     B8,
     /// All certificates looked at.
     B9,
+    /// All leaves of a live controller made anew.
+    N3,
 }
 
 impl Benchmark {
@@ -85,6 +90,7 @@ impl Benchmark {
             Self::N2 => "N2",
             Self::B8 => "B8",
             Self::B9 => "B9",
+            Self::N3 => "N3",
         }
     }
 }
@@ -99,8 +105,9 @@ fn main() -> ExitCode {
         Err(error) => return run::failed(&error.into()),
     };
     let inside = arguments.inside.as_ref().map(|inside| match inside {
-        Inside::Inside(arguments) => runtime.block_on(inside::run(arguments)),
+        Inside::Restart(arguments) => runtime.block_on(inside::run(arguments)),
         Inside::Certificates(arguments) => certificates::run_inside(arguments),
+        Inside::Rotation(arguments) => runtime.block_on(inside::rotate(arguments)),
     });
     match inside {
         Some(Ok(())) => return ExitCode::SUCCESS,
@@ -145,6 +152,7 @@ async fn measure_all(arguments: &Arguments, table: &mut Table) -> Result<()> {
             Benchmark::N2 => restart::run(&mut rig, arguments.rounds, table).await,
             Benchmark::B8 => certificates::reissue(&mut rig, table).await,
             Benchmark::B9 => certificates::check(&mut rig, table).await,
+            Benchmark::N3 => certificates::rotate(&mut rig, arguments.rounds, table).await,
         };
         run::one(benchmark.name(), LONGEST, table, measure).await;
     }

@@ -122,7 +122,7 @@ async fn restart(way: Way, component: Component, ours: &Ours, peer: &Member) -> 
     let program = std::env::current_exe()?;
     let (way, server) = (way.name(), format!("{}:6443", node.address()));
     let arguments = [
-        "inside",
+        "restart",
         "--way",
         &way,
         "--component",
