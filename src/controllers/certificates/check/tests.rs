@@ -509,7 +509,7 @@ async fn what_is_remembered_beside_the_certificates() {
         }
     );
     assert_eq!(
-        record(&text(", \"finishedAt\": \"x\"")),
+        record(&text(", \"finishedAt\": \"2026-01-01T00:01:00Z\"")),
         Renewal::Succeeded {
             attempted_at: attempted_at.clone()
         }
