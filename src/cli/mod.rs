@@ -13,6 +13,7 @@ mod logs;
 mod machine;
 mod manifests;
 mod node;
+mod on_host;
 mod operator;
 mod payload;
 pub mod printer;
@@ -34,6 +35,8 @@ use self::exit::Exit;
 pub fn main() -> ExitCode {
     let command = match CommandLine::parse().command {
         Command::ChildOf(arguments) => return child_of::run(&arguments),
+        // Before any runtime: only a process of one thread can enter another mount namespace.
+        Command::OnHost(arguments) => return on_host::run(&arguments),
         other => other,
     };
     let result = runtime(&command).map_err(anyhow::Error::from).and_then(|runtime| {
@@ -61,7 +64,7 @@ fn runtime(command: &Command) -> std::io::Result<Runtime> {
 
 async fn run(command: Command) -> anyhow::Result<Exit> {
     match command {
-        Command::ChildOf(_) => Ok(Exit::Failed),
+        Command::ChildOf(_) | Command::OnHost(_) => Ok(Exit::Failed),
         Command::Dev(arguments) => dev::run(arguments).await,
         Command::Operator(arguments) => operator::run(*arguments).await,
         Command::Manifests(arguments) => manifests::run(arguments).await,
@@ -132,4 +135,6 @@ enum Command {
     },
     #[command(hide = true)]
     ChildOf(child_of::Arguments),
+    #[command(hide = true)]
+    OnHost(on_host::Arguments),
 }

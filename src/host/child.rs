@@ -313,6 +313,12 @@ pub fn become_child_of(parent: u32, program: &OsStr, arguments: &[OsString]) -> 
     if actual != parent {
         return io::Error::other(format!("process {parent} has ended already"));
     }
+    become_program(program, arguments)
+}
+
+/// Turns this process into `program`. Returns only the reason why not.
+#[must_use]
+pub fn become_program(program: &OsStr, arguments: &[OsString]) -> io::Error {
     Command::new(program).args(arguments).exec()
 }
 

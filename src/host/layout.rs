@@ -237,6 +237,12 @@ impl Layout {
         self.root.join("var/log/kubernetes/audit")
     }
 
+    /// `/var/lib/stratum/bin/stratum`: this program as `stratum up` last ran it, for the Jobs that do something on this node.
+    #[must_use]
+    pub fn program(&self) -> PathBuf {
+        self.state().join("bin/stratum")
+    }
+
     /// `/var/lib/stratum/payload`: programs and images, nothing of which is ever downloaded.
     #[must_use]
     pub fn payload(&self) -> PathBuf {

@@ -14,13 +14,14 @@ use tokio_util::sync::CancellationToken;
 
 use self::chores::look_after;
 use self::services::{CONTAINERD_WITHIN, Services};
+use super::super::concern::chain;
 use super::install;
 use super::node::{self, Config, Node};
 use crate::host::control_socket::{self, ControlSocket};
 use crate::host::layout::Layout;
 use crate::host::lock::{Attempt, Holder, Lock};
 use crate::host::payload::{self, Needs, Progress, Verified};
-use crate::host::{atomic_file, clock, lock, supervisor, teardown};
+use crate::host::{atomic_file, clock, lock, own_program, supervisor, teardown};
 
 /// What it needs to know.
 #[derive(Clone, Debug)]
@@ -128,6 +129,8 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
         };
         tokio::spawn(serve)
     };
+    // Beside everything else: nothing on this node waits for it.
+    drop(tokio::task::spawn_blocking(move || keep_program(&layout)));
     let ran = tokio::select! {
         started = services.start() => match started {
             Ok(()) => {
@@ -141,6 +144,19 @@ pub async fn run(settings: Settings, stop: CancellationToken) -> Result<(), Erro
     answering.abort();
     services.stop().await;
     ran
+}
+
+/// Jobs that do something on this node run it. Without it the node works all the same.
+fn keep_program(layout: &Layout) {
+    let path = layout.program();
+    match own_program::keep(Path::new(own_program::RUNNING), &path) {
+        Ok(true) => tracing::info!(
+            "this program is at {} for the Jobs of its other commands",
+            path.display()
+        ),
+        Ok(false) => {}
+        Err(error) => tracing::warn!("commands of other nodes cannot ask this one: {}", chain(&error)),
+    }
 }
 
 /// Renders everything and checks the payload, under the node's lock.
