@@ -2,7 +2,7 @@
 //!
 //! Server-side apply under the field manager `stratum-operator`, forced, with strict field validation; deletions only
 //! with the UID and resourceVersion they were decided on, so that a decision that has grown old is refused by the API
-//! server and not carried out.
+//! server and not carried out. Only what this program made for one use goes by its UID alone.
 
 use http::Method;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -129,6 +129,22 @@ pub async fn delete(
     )
     .await?;
     Ok(())
+}
+
+/// Deletes an object in the background in whatever state it is, if it still is the one with this UID: for what this program
+/// made for one use, and whose status others go on writing.
+///
+/// # Errors
+/// When it is another one by now (409), is gone (404), or the API server refuses or does not answer.
+pub async fn discard(client: &Client, id: &ObjectId, version: &str, uid: &Uid) -> Result<(), CallError> {
+    let options = json!({
+        "apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+        "preconditions": {"uid": uid.0},
+    });
+    let path = cluster::object_path(id, version);
+    let content = ("application/json", options.to_string().into_bytes());
+    let request = cluster::request(Method::DELETE, &path, AS_METADATA, Some(content));
+    cluster::call(client, request).await.map(|_| ())
 }
 
 /// Approves a certificate signing request: replaces its conditions, if it still is the one in this state.

@@ -31,6 +31,7 @@ pub mod machine;
 pub mod manifests;
 pub mod metrics;
 pub mod mirror;
+pub mod node_jobs;
 pub mod nodes;
 pub mod once;
 pub mod operator;

@@ -14,5 +14,6 @@ pub mod inventory;
 pub mod joining;
 pub mod manifests;
 pub mod node;
+pub mod node_jobs;
 pub mod object;
 pub mod spread;
