@@ -1,5 +1,7 @@
 //! `stratum certs check`: says how this machine's certificates are, to people and to monitors.
 
+mod cluster;
+
 use std::fmt::Write;
 
 use jiff::SignedDuration;
@@ -8,9 +10,11 @@ use super::super::exit::Exit;
 use super::super::printer;
 use super::super::report;
 use crate::controllers::certificates::check::{Limits, check};
+use crate::controllers::certificates::cluster::SUMMARY;
 use crate::host::certificates::Machine;
 use crate::host::clock;
 use crate::host::layout::{Form, Layout};
+use crate::reconcilers::certificates::cluster::Summary;
 use crate::reconcilers::certificates::status::{CertStatus, Kind, Renewal, Report, StagedKey, Verdict};
 
 /// The flags of `stratum certs check`.
@@ -18,7 +22,10 @@ use crate::reconcilers::certificates::status::{CertStatus, Kind, Renewal, Report
 #[command(
     after_help = "Ends with 0 when all is fine, 20 when something expires soon, 21 when something has expired or is not \
                         valid yet, 22 when something is unreadable, mismatched or wrongly signed, 23 when a rotation is open \
-                        or incomplete; the worst of 22, 21, 23, 20."
+                        or incomplete; the worst of 22, 21, 23, 20.\n\n\
+                        With --cluster, the worst of all nodes; a node that could not be asked counts as 22, for nobody knows. \
+                        Each node is asked by a Job in kube-system, which runs the node's own \
+                        /var/lib/stratum/bin/stratum: `stratum up` puts it there, on nodes of kubeadm's you do."
 )]
 pub(in crate::cli) struct Arguments {
     /// The form of the answer
@@ -28,8 +35,10 @@ pub(in crate::cli) struct Arguments {
     #[arg(long, value_name = "DAYS")]
     warn_days: Option<u32>,
     /// Whose files this machine has [default: as the files say]
-    #[arg(long, value_enum)]
+    #[arg(long, value_enum, conflicts_with = "cluster")]
     layout: Option<Files>,
+    #[command(flatten)]
+    all: cluster::WholeCluster,
 }
 
 /// The form of an answer.
@@ -41,6 +50,9 @@ enum Output {
     Json,
     /// For both
     Yaml,
+    /// In so few bytes that a pod can leave it as its message
+    #[value(hide = true, name = SUMMARY)]
+    Summary,
 }
 
 /// Whose files a machine has.
@@ -50,6 +62,13 @@ pub(in crate::cli) enum Files {
     Stratum,
     /// A node that kubeadm made
     Kubeadm,
+}
+
+impl Arguments {
+    /// Whether more than this machine is looked at.
+    pub(super) fn asks_others(&self) -> bool {
+        self.all.cluster
+    }
 }
 
 impl Files {
@@ -68,6 +87,9 @@ impl Files {
 
 /// Runs the command.
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
+    if arguments.all.cluster {
+        return cluster::run(&arguments).await;
+    }
     let machine = Machine::load(Files::layout(arguments.layout)?)?;
     let warn = arguments
         .warn_days
@@ -77,6 +99,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
         Output::Table => table(&report),
         Output::Json => format!("{}\n", serde_json::to_string_pretty(&report)?),
         Output::Yaml => serde_saphyr::to_string(&report)?,
+        Output::Summary => Summary::of(&report).message(),
     };
     printer::stdout(&text)?;
     Ok(exit(report.verdict))
@@ -98,16 +121,8 @@ fn table(report: &Report) -> String {
     let rows: Vec<[String; 5]> = std::iter::once(head)
         .chain(report.certificates.iter().map(row))
         .collect();
-    let columns = report::columns(&rows);
-    let colours = std::iter::once(None).chain(report.certificates.iter().map(|row| colour(row.verdict())));
-    let mut out = String::new();
-    for (line, colour) in columns.lines().zip(colours) {
-        // Writing to a String cannot fail.
-        let _ = match colour {
-            Some(code) => writeln!(out, "\x1b[{code}m{line}\x1b[0m"),
-            None => writeln!(out, "{line}"),
-        };
-    }
+    let colours = report.certificates.iter().map(|row| colour(row.verdict()));
+    let mut out = paint(&report::columns(&rows), std::iter::once(None).chain(colours));
     let mut problems = Vec::new();
     let mut unseen = Vec::new();
     for row in &report.certificates {
@@ -133,6 +148,19 @@ fn table(report: &Report) -> String {
     out
 }
 
+/// Lines in their colours.
+fn paint(lines: &str, colours: impl IntoIterator<Item = Option<u8>>) -> String {
+    let mut out = String::new();
+    for (line, colour) in lines.lines().zip(colours) {
+        // Writing to a String cannot fail.
+        let _ = match colour {
+            Some(code) => writeln!(out, "\x1b[{code}m{line}\x1b[0m"),
+            None => writeln!(out, "{line}"),
+        };
+    }
+    out
+}
+
 fn row(row: &CertStatus) -> [String; 5] {
     let text = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
     [
@@ -140,37 +168,8 @@ fn row(row: &CertStatus) -> [String; 5] {
         text(row.not_after.map(|at| at.to_string())),
         text(row.days_left.map(|days| days.to_string())),
         text(row.signer.clone()),
-        state(row),
+        row.state(),
     ]
-}
-
-/// Everything about a row in a few words.
-fn state(row: &CertStatus) -> String {
-    let of = |bad: bool| {
-        let problems = row.problems.iter().map(|problem| problem.kind);
-        problems
-            .filter(move |kind| (kind.verdict() != Verdict::Fine) == bad)
-            .map(Kind::words)
-    };
-    let mut words: Vec<&str> = of(true).collect();
-    words.dedup();
-    if row.renewal_overdue {
-        words.push("renewal overdue");
-    } else if row.expiring && row.days_left.is_some_and(|days| days >= 0) {
-        words.push(if row.kubelet {
-            "renewed by the kubelet"
-        } else {
-            "expiring"
-        });
-    }
-    if words.is_empty() {
-        words.push("fine");
-    }
-    words.extend(of(false));
-    if row.is_ca && row.externally_managed {
-        words.push("no key here");
-    }
-    words.join(", ")
 }
 
 fn colour(verdict: Verdict) -> Option<u8> {

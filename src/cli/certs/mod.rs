@@ -27,7 +27,7 @@ impl Arguments {
     /// Whether the command only looks and is over at once: threads would take longer to start than it to run.
     pub(super) fn is_brief(&self) -> bool {
         match &self.command {
-            Command::Check(_) => true,
+            Command::Check(arguments) => !arguments.asks_others(),
             Command::Rotate(_) | Command::Renew(_) => false,
         }
     }

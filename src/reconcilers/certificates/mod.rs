@@ -1,5 +1,6 @@
 //! The certificates this machine holds: what is decided about them.
 
+pub mod cluster;
 pub mod moves;
 pub mod reissue;
 pub mod renewal;

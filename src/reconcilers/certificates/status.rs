@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::pki::certificate::Certificate;
 use crate::pki::leaf::{Request, Usage};
@@ -275,7 +275,7 @@ pub struct Report {
 }
 
 /// The worst that was found. The order is that of severity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, strum::Display)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Verdict {
@@ -301,6 +301,38 @@ impl CertStatus {
         let worst = self.problems.iter().map(|problem| problem.kind.verdict()).max();
         let own = if expiring { Verdict::Expiring } else { Verdict::Fine };
         worst.unwrap_or_default().max(own)
+    }
+}
+
+impl CertStatus {
+    /// Everything about it in a few words.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let of = |bad: bool| {
+            let problems = self.problems.iter().map(|problem| problem.kind);
+            problems
+                .filter(move |kind| (kind.verdict() != Verdict::Fine) == bad)
+                .map(Kind::words)
+        };
+        let mut words: Vec<&str> = of(true).collect();
+        words.dedup();
+        if self.renewal_overdue {
+            words.push("renewal overdue");
+        } else if self.expiring && self.days_left.is_some_and(|days| days >= 0) {
+            words.push(if self.kubelet {
+                "renewed by the kubelet"
+            } else {
+                "expiring"
+            });
+        }
+        if words.is_empty() {
+            words.push("fine");
+        }
+        words.extend(of(false));
+        if self.is_ca && self.externally_managed {
+            words.push("no key here");
+        }
+        words.join(", ")
     }
 }
 

@@ -4,6 +4,7 @@ use clap::Parser;
 use jiff::Timestamp;
 
 use super::*;
+use crate::reconcilers::certificates::cluster::ClusterReport;
 use crate::reconcilers::certificates::status::{Problem, Rotation};
 
 fn row(name: &str, days: i64) -> CertStatus {
@@ -142,9 +143,21 @@ fn flags() {
         "check --warn-days x",
         "check --layout other",
         "check extra",
+        // Each node says whose it is, and only who asks others needs to be told how.
+        "check --cluster --layout kubeadm",
+        "check --kubeconfig a.conf",
+        "check --timeout 5",
+        "check --image a",
+        "check --cluster --timeout 0",
     ] {
         assert!(read(bad).is_err(), "{bad}");
     }
+    assert!(!read("check").unwrap().asks_others());
+    let all = read("check --cluster --kubeconfig a.conf --timeout 5 --image a --warn-days 30 -o json").unwrap();
+    assert!(all.asks_others());
+    // What the Jobs of other nodes ask.
+    let word = format!("check --output {SUMMARY}");
+    assert_eq!(read(&word).unwrap().output, Output::Summary);
     assert_eq!(Files::layout(Some(Files::Kubeadm)).unwrap(), Layout::kubeadm("/"));
 }
 
@@ -160,4 +173,36 @@ fn a_verdict_is_an_exit_code() {
     for (verdict, code) in codes {
         assert_eq!(exit(verdict), code);
     }
+}
+
+fn whole_cluster() -> ClusterReport {
+    let mut bad = Summary::of(&report());
+    bad.more = 3;
+    let mut fine = report();
+    fine.certificates.truncate(1);
+    fine.verdict = Verdict::Fine;
+    fine.renewal = Renewal::None;
+    fine.rotation.incomplete = false;
+    let fine = Summary::of(&fine);
+    let off = "the node is not Ready: Kubelet stopped posting node status.".to_owned();
+    let answers = [
+        ("worker-2".to_owned(), Err(off)),
+        ("worker-1".to_owned(), Ok(fine)),
+        ("controller-1".to_owned(), Ok(bad)),
+    ];
+    ClusterReport::of("2026-06-01T00:00:00Z".parse().unwrap(), answers)
+}
+
+#[test]
+fn people_read_this_of_a_cluster() {
+    insta::assert_snapshot!(cluster::table(&whole_cluster()).replace('\x1b', "^"));
+}
+
+#[test]
+fn programs_read_this_of_a_cluster() {
+    let report = whole_cluster();
+    insta::assert_snapshot!(serde_json::to_string_pretty(&report).unwrap());
+    let yaml = serde_saphyr::to_string(&report).unwrap();
+    let read: serde_json::Value = serde_saphyr::from_str(&yaml).unwrap();
+    assert_eq!(read, serde_json::to_value(&report).unwrap(), "{yaml}");
 }
