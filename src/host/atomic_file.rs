@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use zeroize::Zeroizing;
 
+use super::parallel::at_once;
+
 /// Who may read a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
@@ -132,6 +134,9 @@ pub fn write_all(files: &[NewFile]) -> Result<(), Error> {
     stage_all(files)?.put_in_place()
 }
 
+/// How many files are flushed at a time.
+const MOST_FLUSHES: usize = 16;
+
 /// Files whose bytes are on the disk, each beside its place, and none of which has changed yet. What is not put in place is
 /// removed when this is dropped.
 #[derive(Debug)]
@@ -147,6 +152,7 @@ pub struct Staged {
 /// Names the path. No file has changed, and nothing is left beside them.
 pub fn stage_all(files: &[NewFile]) -> Result<Staged, Error> {
     let mut staged = Staged { waiting: Vec::new() };
+    let mut unflushed: Vec<(&Path, File)> = Vec::new();
     for NewFile { path, content } in files {
         let Some(name) = path.file_name() else {
             return Err(Error::NoFileName { path: path.clone() });
@@ -155,15 +161,26 @@ pub fn stage_all(files: &[NewFile]) -> Result<Staged, Error> {
         sweep(folder_of(path), &name);
         let temporary = folder_of(path).join(temporary_name(&name));
         staged.waiting.push((temporary.clone(), path.clone()));
-        let written = match content {
-            Content::Bytes(bytes, access) => write_temporary(&temporary, bytes, *access),
-            Content::Link(target) => std::os::unix::fs::symlink(target, &temporary),
-        };
-        written.map_err(|source| Error::Write {
+        let failed = |source| Error::Write {
             path: path.clone(),
             source,
-        })?;
+        };
+        match content {
+            Content::Bytes(bytes, access) => {
+                let file = fill_temporary(&temporary, *access, |file| file.write_all(bytes)).map_err(failed)?;
+                unflushed.push((path, file));
+            }
+            Content::Link(target) => std::os::unix::fs::symlink(target, &temporary).map_err(failed)?,
+        }
     }
+    // A file system flushes many in the time of one when it is asked for all of them at once.
+    let flushed = at_once(&unflushed, MOST_FLUSHES, |(path, file)| {
+        file.sync_all().map_err(|source| Error::Write {
+            path: (*path).to_owned(),
+            source,
+        })
+    });
+    flushed.into_iter().collect::<Result<(), Error>>()?;
     Ok(staged)
 }
 
@@ -182,7 +199,9 @@ impl Staged {
             folders.insert(folder_of(path).to_owned(), path.clone());
         }
         self.waiting.clear();
-        folders.values().try_for_each(|path| flush_folder(path))
+        let folders: Vec<PathBuf> = folders.into_values().collect();
+        let flushed = at_once(&folders, MOST_FLUSHES, |path| flush_folder(path));
+        flushed.into_iter().collect()
     }
 }
 
@@ -218,7 +237,9 @@ pub fn write_from(path: &Path, access: Access, fill: impl FnOnce(&mut File) -> i
     let name = name.to_string_lossy();
     sweep(folder_of(path), &name);
     let temporary = folder_of(path).join(temporary_name(&name));
-    let written = fill_temporary(&temporary, access, fill).and_then(|()| fs::rename(&temporary, path));
+    let written = fill_temporary(&temporary, access, fill)
+        .and_then(|file| file.sync_all())
+        .and_then(|()| fs::rename(&temporary, path));
     if let Err(source) = written {
         clean_up(&[(temporary, path.to_owned())]);
         let path = path.to_owned();
@@ -325,11 +346,8 @@ fn sweep(folder: &Path, name: &str) {
     }
 }
 
-fn write_temporary(path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
-    fill_temporary(path, access, |file| file.write_all(bytes))
-}
-
-fn fill_temporary(path: &Path, access: Access, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
+/// The file is written, and not flushed yet.
+fn fill_temporary(path: &Path, access: Access, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<File> {
     // Left over only by a dead process that had our id: nobody else uses that name.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -339,7 +357,7 @@ fn fill_temporary(path: &Path, access: Access, fill: impl FnOnce(&mut File) -> i
     // Not by `open`: the umask would take bits away.
     file.set_permissions(Permissions::from_mode(access.file_mode()))?;
     fill(&mut file)?;
-    file.sync_all()
+    Ok(file)
 }
 
 fn flush_folder(path: &Path) -> Result<(), Error> {

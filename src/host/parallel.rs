@@ -6,6 +6,11 @@ use std::thread;
 
 /// Does `work` with every item, as many at a time as there are processors; what came of each, in no order.
 pub(super) fn on_every_processor<I: Sync, R: Send>(items: &[I], work: impl Fn(&I) -> R + Sync) -> Vec<R> {
+    at_once(items, thread::available_parallelism().map_or(1, usize::from), work)
+}
+
+/// The same, `most` at a time: for work that waits, and does not compute.
+pub(super) fn at_once<I: Sync, R: Send>(items: &[I], most: usize, work: impl Fn(&I) -> R + Sync) -> Vec<R> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let one_after_another = || {
         while let Some(item) = items.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -16,9 +21,8 @@ pub(super) fn on_every_processor<I: Sync, R: Send>(items: &[I], work: impl Fn(&I
                 .push(result);
         }
     };
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(items.len());
     thread::scope(|scope| {
-        for _ in 0..threads {
+        for _ in 0..most.min(items.len()) {
             scope.spawn(one_after_another);
         }
     });

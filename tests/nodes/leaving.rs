@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::json;
+use stratum::host::child::Exit;
 
+use crate::certificates::checked;
 use crate::rig::{Node, Ours, TALKER};
 use crate::started::{is_ready, rig};
 use crate::support::wait_for;
@@ -14,6 +16,20 @@ const BOOT: Duration = Duration::from_secs(240);
 const GONE: Duration = Duration::from_secs(300);
 const UNIT: &str = "/etc/systemd/system/stratum.service";
 const WANTS: &str = "/etc/systemd/system/multi-user.target.wants";
+
+/// Its kubelet renews its own: everything else says so, and is no failure. A timer may run the same on every node.
+async fn certificates_of_a_worker(worker: &Node) {
+    let (exit, report) = checked(worker).await;
+    let rows = report["certificates"].as_array().into_iter().flatten();
+    let names: Vec<&str> = rows.filter_map(|row| row["name"].as_str()).collect();
+    assert!(exit == Exit::Status(0) && names.contains(&"kubelet-client"), "{report}");
+    for command in [&["certs", "rotate"][..], &["certs", "rotate", "--if-expiring", "30"]] {
+        let told = worker.stratum(command, false).await.unwrap();
+        assert!(told.contains("this node signs no certificates of its own"), "{told}");
+    }
+    let told = worker.stratum(&["certs", "renew"], false).await.unwrap();
+    assert!(told.contains("nothing"), "{told}");
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_left_of_a_worker_that_was_uninstalled() {
@@ -30,6 +46,7 @@ async fn nothing_is_left_of_a_worker_that_was_uninstalled() {
     let mut worker = rig.join_node(&cluster, machine, &[]).await.unwrap();
     let ready = || async { is_ready(cluster.first(), "leaver").await };
     wait_for("the worker to be Ready", BOOT, ready).await;
+    certificates_of_a_worker(&worker.node).await;
     // Without a Lease nothing would show later that its kubelet is silent.
     let lease = [
         "get",

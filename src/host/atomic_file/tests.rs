@@ -59,7 +59,7 @@ fn a_temporary_file_is_hidden_and_made_anew() {
     let (target, path) = (folder.path().join("target"), folder.path().join(one));
     write(&target, b"of another", Access::Public).unwrap();
     std::os::unix::fs::symlink(&target, &path).unwrap();
-    write_temporary(&path, b"ours", Access::Secret).unwrap();
+    fill_temporary(&path, Access::Secret, |file| file.write_all(b"ours")).unwrap();
     assert_eq!(fs::read(&target).unwrap(), b"of another");
     assert_eq!(fs::read(&path).unwrap(), b"ours");
     assert!(fs::symlink_metadata(&path).unwrap().is_file());
