@@ -4,16 +4,15 @@
 //! A temporary file in the same directory (same file system, so that the rename is one step) gets its final mode before
 //! it holds a byte, is flushed, renamed over the target, and then the directory is flushed, for the rename lives there.
 
-use std::collections::BTreeMap;
+mod staged;
+
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use zeroize::Zeroizing;
-
-use super::parallel::at_once;
+pub use staged::{Content, NewFile, Staged, stage_all, write_all};
 
 /// Who may read a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,118 +98,6 @@ pub enum Error {
     },
 }
 
-/// What one of several files that belong together shall be.
-#[derive(Debug)]
-pub struct NewFile {
-    /// Where it goes. The folder has to exist.
-    pub path: PathBuf,
-    /// What it shall be.
-    pub content: Content,
-}
-
-/// The content of a file, or what a link leads to.
-pub enum Content {
-    /// A file of these bytes, which are cleared from memory afterwards.
-    Bytes(Zeroizing<Vec<u8>>, Access),
-    /// A symbolic link to this path.
-    Link(PathBuf),
-}
-
-impl std::fmt::Debug for Content {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Bytes(bytes, access) => write!(formatter, "Bytes({} bytes, {access:?})", bytes.len()),
-            Self::Link(target) => write!(formatter, "Link({})", target.display()),
-        }
-    }
-}
-
-/// Replaces several files, in their order. Every byte is on the disk beside its place before the first file changes, so
-/// that a full disk or a folder that cannot be written leaves all of them as they were.
-///
-/// # Errors
-/// Names the path. After [`Error::Write`] no file has changed, unless the last step of all, a rename, failed.
-pub fn write_all(files: &[NewFile]) -> Result<(), Error> {
-    stage_all(files)?.put_in_place()
-}
-
-/// How many files are flushed at a time.
-const MOST_FLUSHES: usize = 16;
-
-/// Files whose bytes are on the disk, each beside its place, and none of which has changed yet. What is not put in place is
-/// removed when this is dropped.
-#[derive(Debug)]
-pub struct Staged {
-    /// Temporary file and place, in the order of the renames.
-    waiting: Vec<(PathBuf, PathBuf)>,
-}
-
-/// The first half of [`write_all`], for a caller that has to do something between the last step that may fail for want of
-/// room or rights and the first change.
-///
-/// # Errors
-/// Names the path. No file has changed, and nothing is left beside them.
-pub fn stage_all(files: &[NewFile]) -> Result<Staged, Error> {
-    let mut staged = Staged { waiting: Vec::new() };
-    let mut unflushed: Vec<(&Path, File)> = Vec::new();
-    for NewFile { path, content } in files {
-        let Some(name) = path.file_name() else {
-            return Err(Error::NoFileName { path: path.clone() });
-        };
-        let name = name.to_string_lossy();
-        sweep(folder_of(path), &name);
-        let temporary = folder_of(path).join(temporary_name(&name));
-        staged.waiting.push((temporary.clone(), path.clone()));
-        let failed = |source| Error::Write {
-            path: path.clone(),
-            source,
-        };
-        match content {
-            Content::Bytes(bytes, access) => {
-                let file = fill_temporary(&temporary, *access, |file| file.write_all(bytes)).map_err(failed)?;
-                unflushed.push((path, file));
-            }
-            Content::Link(target) => std::os::unix::fs::symlink(target, &temporary).map_err(failed)?,
-        }
-    }
-    // A file system flushes many in the time of one when it is asked for all of them at once.
-    let flushed = at_once(&unflushed, MOST_FLUSHES, |(path, file)| {
-        file.sync_all().map_err(|source| Error::Write {
-            path: (*path).to_owned(),
-            source,
-        })
-    });
-    flushed.into_iter().collect::<Result<(), Error>>()?;
-    Ok(staged)
-}
-
-impl Staged {
-    /// The second half: nothing but renames, one right after the other, and then their folders are flushed.
-    ///
-    /// # Errors
-    /// Names the path. Those before it have changed.
-    pub fn put_in_place(mut self) -> Result<(), Error> {
-        let mut folders: BTreeMap<PathBuf, PathBuf> = BTreeMap::new();
-        for (temporary, path) in &self.waiting {
-            fs::rename(temporary, path).map_err(|source| Error::Write {
-                path: path.clone(),
-                source,
-            })?;
-            folders.insert(folder_of(path).to_owned(), path.clone());
-        }
-        self.waiting.clear();
-        let folders: Vec<PathBuf> = folders.into_values().collect();
-        let flushed = at_once(&folders, MOST_FLUSHES, |path| flush_folder(path));
-        flushed.into_iter().collect()
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        clean_up(&self.waiting);
-    }
-}
-
 /// The write has failed already; a temporary file that cannot be removed either changes nothing for the caller.
 fn clean_up(staged: &[(PathBuf, PathBuf)]) {
     for (temporary, _) in staged {
@@ -277,6 +164,24 @@ pub fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Reads a small file that this program wrote, `limit` bytes at most. Whatever else is in its place is no file: a FIFO would
+/// be waited for without end.
+///
+/// # Errors
+/// When it is not there, is no file, is longer, or cannot be read.
+pub fn read_record(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    // Before it is opened: opening a FIFO would wait for its writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit {
+        return Err(io::Error::other(format!("it is longer than {limit} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// Removes a file durably. A file that is not there is removed already; says whether one was.
@@ -358,6 +263,20 @@ fn fill_temporary(path: &Path, access: Access, fill: impl FnOnce(&mut File) -> i
     file.set_permissions(Permissions::from_mode(access.file_mode()))?;
     fill(&mut file)?;
     Ok(file)
+}
+
+/// Gives a new file the owner and the group of the one it replaces, and what its group could do with it. What everybody else
+/// could do with a secret is not taken over.
+fn take_over(file: &File, path: &Path, access: Access) -> io::Result<()> {
+    let Some(old) = if_there(fs::metadata(path))? else {
+        return Ok(());
+    };
+    let new = file.metadata()?;
+    if (old.uid(), old.gid()) != (new.uid(), new.gid()) {
+        std::os::unix::fs::fchown(file, Some(old.uid()), Some(old.gid()))?;
+    }
+    let group = old.permissions().mode() & 0o060;
+    file.set_permissions(Permissions::from_mode(access.file_mode() | group))
 }
 
 fn flush_folder(path: &Path) -> Result<(), Error> {

@@ -15,14 +15,13 @@
 #[cfg(test)]
 mod tests;
 
-use std::fs::{self, File};
-use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::atomic_file::{self, Access};
+use super::atomic_file::{self, Access, read_record};
 use super::layout::Layout;
 
 /// No record is longer, in bytes: an error is told in a few lines.
@@ -145,7 +144,7 @@ pub fn renewal_record_path(layout: &Layout) -> PathBuf {
 /// When something is there that is not a record. What it would say is unknown, which is not "never tried".
 pub fn load_renewal_record(layout: &Layout) -> Result<Option<RenewalRecord>, Error> {
     let path = renewal_record_path(layout);
-    let bytes = match atomic_file::if_there(read(&path)) {
+    let bytes = match atomic_file::if_there(read_record(&path, LIMIT)) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => return Ok(None),
         Err(source) => return Err(Error::Read { path, source }),
@@ -167,19 +166,6 @@ pub fn save_renewal_record(layout: &Layout, record: &RenewalRecord) -> Result<()
     json.push(b'\n');
     atomic_file::create_folder(&layout.state(), Access::Secret).map_err(Error::Write)?;
     atomic_file::write(&renewal_record_path(layout), &json, Access::Public).map_err(Error::Write)
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // Before it is opened: opening a FIFO would wait for its writer.
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::Error::other("it is no file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(LIMIT + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > LIMIT {
-        return Err(io::Error::other(format!("it is longer than {LIMIT} bytes")));
-    }
-    Ok(bytes)
 }
 
 /// As it is in the file. Fields that a later release adds are skipped.

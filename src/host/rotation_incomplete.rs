@@ -17,6 +17,8 @@ use super::static_pods::Mark;
 
 /// The form that is written, and the highest that is read.
 const VERSION: u32 = 1;
+/// No marker is longer, in bytes.
+const LIMIT: u64 = 64 * 1024;
 
 /// What is not finished.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,6 +110,14 @@ pub enum Error {
     /// It cannot be written or removed.
     #[error(transparent)]
     File(#[from] atomic_file::Error),
+}
+
+impl Error {
+    /// Whether this user may not read it, which says nothing about what it would say.
+    #[must_use]
+    pub fn is_denied(&self) -> bool {
+        matches!(self, Self::Read { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
+    }
 }
 
 impl Incomplete {
@@ -206,7 +216,7 @@ pub fn incomplete_rotation(layout: &Layout) -> (bool, bool) {
 }
 
 fn expired_at_least(layout: &Layout) -> bool {
-    let bytes = std::fs::read(path(layout)).unwrap_or_default();
+    let bytes = atomic_file::read_record(&path(layout), LIMIT).unwrap_or_default();
     let found: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
     found["expired"].as_bool().unwrap_or(false)
 }
@@ -218,7 +228,7 @@ pub fn path(layout: &Layout) -> PathBuf {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, Error> {
-    atomic_file::if_there(std::fs::read(path)).map_err(|source| Error::Read {
+    atomic_file::if_there(atomic_file::read_record(path, LIMIT)).map_err(|source| Error::Read {
         path: path.to_owned(),
         source,
     })

@@ -24,7 +24,7 @@ const DRAIN: Duration = Duration::from_secs(400);
 /// The flags of `stratum certs rotate`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(
-    after_help = "Ends with 0 when everything uses its new certificate or nothing was due, 3 when it refused before any change, 1 when it stopped on the way: the same command goes on then."
+    after_help = "Ends with 0 when everything uses its new certificate or nothing was due, 3 when it refused before any change, 1 when it failed or stopped on the way: the same command goes on then."
 )]
 pub(in crate::cli) struct Arguments {
     /// Do nothing unless a certificate ends within so many days, or is broken [default: 0, make all anew]
@@ -93,7 +93,11 @@ pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     match Signals::take_over()?.supervise(work, &stop, DRAIN).await {
         Ended::Finished(Ok(rotated)) => {
             report(&rotated, &arguments)?;
-            Ok(Exit::Done)
+            Ok(if rotated.skipped.is_empty() {
+                Exit::Done
+            } else {
+                Exit::Failed
+            })
         }
         Ended::Finished(Err(error)) => {
             let exit = exit(&error);
@@ -126,6 +130,9 @@ fn report(rotated: &Rotated, arguments: &Arguments) -> io::Result<()> {
     for warning in &rotated.warnings {
         printer::stderr(&format!("warning: {warning}\n"));
     }
+    for skipped in &rotated.skipped {
+        printer::stderr(&format!("error: {skipped}\n"));
+    }
     for command in &rotated.by_hand {
         printer::stderr(&format!("now run: {command}\n"));
     }
@@ -152,6 +159,10 @@ fn summary(rotated: &Rotated) -> String {
         (Some(idle), 0, 0) if rotated.certificate_key.is_some() => writeln!(out, "no certificate is made anew: {idle}"),
         (Some(idle), 0, 0) => writeln!(out, "nothing was done: {idle}"),
         (None, 0, 0) => Ok(()),
+        // Without anybody who was moved, nobody runs; with a command that somebody has to run, not everybody was.
+        (_, count, moved) if moved == 0 || !rotated.by_hand.is_empty() => {
+            writeln!(out, "{count} certificates are made anew")
+        }
         (_, count, _) => writeln!(out, "{count} certificates are made anew and in use"),
     };
     if let (false, Some(first)) = (rotated.reissued.is_empty(), rotated.first_end) {
@@ -165,6 +176,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::reconcilers::certificates::moves::Consumer;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -195,10 +207,16 @@ mod tests {
 
     #[test]
     fn an_end_is_told_like_this() {
+        let moved = rotate::Moved {
+            consumer: Consumer::KubeApiserver,
+            restart: None,
+            proofs: std::collections::BTreeMap::default(),
+        };
         let ended = |reissued: &[&str], idle: Option<&str>| Rotated {
             reissued: reissued.iter().map(|name| (*name).to_owned()).collect(),
             idle: idle.map(str::to_owned),
             first_end: "2027-06-01T12:00:00Z".parse().ok(),
+            moves: reissued.iter().take(1).map(|_| moved.clone()).collect(),
             ..Rotated::default()
         };
         assert_eq!(summary(&ended(&[], Some("a worker"))), "nothing was done: a worker\n");

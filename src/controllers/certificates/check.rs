@@ -7,6 +7,7 @@ mod beside;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -65,6 +66,9 @@ pub enum Error {
     },
 }
 
+/// What is in a certificate's file, or why that is not known.
+type Content = Result<Found<()>, ReadError>;
+
 /// Looks at everything and judges it at the moment `now`; `warn` is another window than the one in which certificates are
 /// renewed.
 ///
@@ -77,11 +81,34 @@ pub async fn check(
     limits: Limits,
 ) -> Result<Report, Error> {
     let entries = machine.entries();
-    let present = entries.iter().map(|entry| (entry, entry.look()));
-    let present: Vec<(&Entry, Result<Found<()>, ReadError>)> = present
-        .filter_map(|(entry, content)| Some((entry, content.transpose()?)))
+    let looked: Vec<(&Entry, Option<Content>)> =
+        entries.iter().map(|entry| (entry, entry.look().transpose())).collect();
+    let there = |name: &str| {
+        looked
+            .iter()
+            .any(|(entry, content)| entry.name == name && content.is_some())
+    };
+    let signs: BTreeSet<&str> = looked
+        .iter()
+        .filter(|(_, content)| content.is_some())
+        .filter_map(|(entry, _)| entry.signer.as_deref())
+        .filter(|signer| !there(signer))
         .collect();
-    if present.is_empty() {
+    let present: Vec<(&Entry, Content)> = looked
+        .into_iter()
+        .filter_map(|(entry, content)| match content {
+            Some(content) => Some((entry, content)),
+            None if is_missed(machine, entry, &signs) => {
+                let path = entry.store.certificate_file().to_owned();
+                Some((entry, Err(ReadError::Missing { path })))
+            }
+            None => None,
+        })
+        .collect();
+    if present
+        .iter()
+        .all(|(_, content)| matches!(content, Err(ReadError::Missing { .. })))
+    {
         return Err(Error::Nothing {
             folder: machine.layout.pki().display().to_string(),
         });
@@ -103,6 +130,16 @@ pub async fn check(
         staged_key,
     };
     Ok(status::judge(&observed, now, warn))
+}
+
+/// Whether a certificate that is not there has to be: on a node of ours every leaf, for what it is says `node.yaml`; and a
+/// signer, without which nobody can tell who signed the others. Of kubeadm's, etcd may be somebody else's.
+fn is_missed(machine: &Machine, entry: &Entry, signs: &BTreeSet<&str>) -> bool {
+    let is_signer = signs.contains(entry.name.as_str());
+    match machine.origin {
+        Origin::Stratum(_) => entry.expected.is_some() || is_signer,
+        Origin::Kubeadm => is_signer && ["ca", "front-proxy-ca"].contains(&entry.name.as_str()),
+    }
 }
 
 /// What the listeners of one certificate show; those where nothing answers are left out, and those at addresses that are

@@ -1,5 +1,7 @@
 //! Files that are whole, before, during and after.
 
+use zeroize::Zeroizing;
+
 use super::*;
 
 /// Whoever reads while it is written finds one whole content or the other, and never nothing.
@@ -209,4 +211,33 @@ fn what_is_staged_has_changed_nothing_yet() {
     assert!(matches!(error, Err(Error::Write { path: named, .. }) if named == path("two")));
     assert_eq!(fs::read(path("one")).unwrap(), b"new");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+}
+
+/// A component may run as another user, in a group that an administrator has chosen.
+#[test]
+fn what_replaces_a_file_has_its_owner_and_its_groups_rights() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("apiserver.key");
+    let replace = |access| {
+        let content = Content::Replacement(Zeroizing::new(b"new".to_vec()), access);
+        let path = path.clone();
+        write_all(&[NewFile { path, content }]).unwrap();
+    };
+    replace(Access::Secret);
+    assert_eq!(mode(&path), 0o600, "none was there");
+    // Only root can give files away.
+    let owner = if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&path, Some(1234), Some(2345)).unwrap();
+        (1234, 2345)
+    } else {
+        let metadata = fs::metadata(&path).unwrap();
+        (metadata.uid(), metadata.gid())
+    };
+    fs::set_permissions(&path, Permissions::from_mode(0o644)).unwrap();
+    replace(Access::Secret);
+    assert_eq!(mode(&path), 0o640, "what everybody could do with it is not taken over");
+    let metadata = fs::metadata(&path).unwrap();
+    assert_eq!((metadata.uid(), metadata.gid()), owner);
+    replace(Access::Public);
+    assert_eq!(mode(&path), 0o644);
 }

@@ -64,6 +64,12 @@ pub enum ReadError {
         #[source]
         source: io::Error,
     },
+    /// It has to be there, and is not.
+    #[error("{} is not there", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
     /// A folder, a device or a pipe.
     #[error("{} is no file", path.display())]
     NotAFile {

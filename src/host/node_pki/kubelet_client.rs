@@ -95,7 +95,7 @@ fn is_trusted(folder: &Folder, certificate: &Certificate, signer: &Authority) ->
 fn put(folder: &mut Folder, layout: &Layout, pem: &[u8], now: Timestamp) {
     for NewFile { path, content } in kubelet_client_files(layout, pem, now) {
         match content {
-            Content::Bytes(bytes, access) => folder.put(path, &bytes, access),
+            Content::Bytes(bytes, access) | Content::Replacement(bytes, access) => folder.put(path, &bytes, access),
             Content::Link(target) => folder.put_link(path, target),
         }
     }

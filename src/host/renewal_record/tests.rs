@@ -1,3 +1,4 @@
+use std::fs::{self, File};
 use std::path::Path;
 
 use proptest::prelude::*;

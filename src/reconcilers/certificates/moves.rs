@@ -205,6 +205,20 @@ pub fn plan(situation: &Situation) -> Vec<Move> {
     moves
 }
 
+/// Whether the API server of the node cannot answer anybody without this leaf.
+#[must_use]
+pub fn needed_by_the_api_server(leaf: &str) -> bool {
+    let needed = [
+        "apiserver",
+        "apiserver-etcd-client",
+        "etcd/server",
+        "etcd-server",
+        "etcd/peer",
+        "etcd-peer",
+    ];
+    needed.contains(&leaf)
+}
+
 /// Everybody who uses one of these leaves.
 #[must_use]
 pub fn consumers<'a>(leaves: impl IntoIterator<Item = &'a String>) -> BTreeSet<Consumer> {

@@ -57,6 +57,8 @@ pub struct Leaf {
     pub lifetime: Option<SignedDuration>,
     /// Who makes it new.
     pub renewed_by: RenewedBy,
+    /// It is of no use whatever its dates say: its key is gone, or another pair's.
+    pub broken: bool,
 }
 
 /// Who makes a leaf new.
@@ -128,6 +130,11 @@ pub enum Because {
         name: String,
         /// When it ended.
         not_after: Timestamp,
+    },
+    /// A leaf has lost its key, or stands beside another one.
+    Broken {
+        /// Which.
+        name: String,
     },
     /// A rotation did not bring everything onto the leaves it made.
     Incomplete,
@@ -203,6 +210,9 @@ impl Leaf {
     }
 
     fn due_at(&self, random: f64) -> Timestamp {
+        if self.broken {
+            return Timestamp::MIN;
+        }
         let window = window(self.life());
         earlier(self.not_after, window - share(window, SPREAD * random))
     }
@@ -223,7 +233,8 @@ impl Leaf {
             RenewedBy::Kubelet => Some(ConcernKind::KubeletOverdue),
             RenewedBy::Signer { not_after } => {
                 let end = self.new_end(not_after, now);
-                (end <= self.not_after || end <= now).then_some(ConcernKind::SignerEnds(not_after))
+                let gains = self.broken || end > self.not_after;
+                (!gains || end <= now).then_some(ConcernKind::SignerEnds(not_after))
             }
         }
     }
@@ -281,7 +292,9 @@ pub fn decide(observed: &Observed, now: Timestamp, random: f64) -> Decision {
 fn because(observed: &Observed, worth: &[&Leaf], any: bool, now: Timestamp) -> Vec<Because> {
     let of = |leaf: &&Leaf| {
         let (name, not_after) = (leaf.name.clone(), leaf.not_after);
-        if not_after < now {
+        if leaf.broken {
+            Because::Broken { name }
+        } else if not_after < now {
             Because::Expired { name, not_after }
         } else {
             Because::Due { name, not_after }

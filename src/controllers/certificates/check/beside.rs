@@ -27,10 +27,16 @@ pub(super) fn renewal(layout: &Layout) -> Renewal {
 
 /// The phase by the files that a rotation of authorities leaves, and the marker of one of leaves.
 pub(super) fn rotation(layout: &Layout) -> Rotation {
-    let (incomplete, incomplete_from_expired) = rotation_incomplete::incomplete_rotation(layout);
+    let marker = rotation_incomplete::load(layout);
+    // Somebody who may not read it is told so, and not that there is one.
+    let denied = marker.as_ref().is_err_and(rotation_incomplete::Error::is_denied);
+    let (incomplete, incomplete_from_expired) = match denied {
+        true => (false, false),
+        false => rotation_incomplete::incomplete_rotation(layout),
+    };
     let phase = rotation_phase::rotation_phase(layout);
     let mut detail = rotation_phase::rotation_detail(layout);
-    if let Err(error) = rotation_incomplete::load(layout) {
+    if let Err(error) = marker {
         detail.push(chain(&error));
     }
     Rotation {

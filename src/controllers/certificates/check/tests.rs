@@ -133,6 +133,11 @@ async fn a_node_of_ours_as_it_is_made_is_fine() {
         .unwrap()
         .detail;
     assert_eq!(detail, "2001:db8::7, new.example");
+    // What a node of ours has is known: what is not there is missed.
+    std::fs::remove_file(layout.pki().join("scheduler.crt")).unwrap();
+    let found = look_at(layout.clone(), now).await;
+    assert_eq!(row(&found, "scheduler").problems.len(), 1, "{found:?}");
+    assert_eq!(found.verdict, Verdict::Broken);
     // A leaf of an earlier release, and a bundle that lost its authority.
     node_pki::prepare(&layout, &state, now).unwrap();
     let made = Openssl::new();
@@ -593,4 +598,18 @@ async fn what_is_served_is_compared() {
             vec!["apiserver: served certificate differs".to_owned()]
         )
     );
+}
+
+/// Nobody can tell who signed the others.
+#[tokio::test]
+async fn a_signer_that_is_not_there_is_missed() {
+    let made = controller();
+    made.remove("etc/kubernetes/pki/ca.crt");
+    let found = look(&made).await;
+    assert_eq!(found.verdict, Verdict::Broken);
+    assert_eq!(row(&found, "ca").problems.len(), 1, "{found:?}");
+    // Of etcd it may be somebody else's.
+    let made = controller();
+    made.remove("etc/kubernetes/pki/etcd/ca.crt");
+    assert_eq!(look(&made).await.verdict, Verdict::Fine);
 }

@@ -34,7 +34,13 @@ pub async fn attempt(config: &Config, wish: Wish) -> Attempted {
             for command in rotated.by_hand {
                 tracing::warn!("now run: {command}");
             }
-            Ok(rotated.reissued)
+            match rotated.skipped.is_empty() {
+                true => Ok(rotated.reissued),
+                false => Err(Failure {
+                    words: format!("not everything was made new: {}", rotated.skipped.join("; ")),
+                    refused: false,
+                }),
+            }
         }
         Err(error) => Err(Failure {
             words: chain(&error),

@@ -71,5 +71,6 @@ fn leaf(machine: &Machine, entry: &Entry, read: &Found, signers: &BTreeMap<&str,
             None => machine.leaf_lifetime,
         },
         renewed_by,
+        broken: entry.role == Role::Leaf && matches!(read.key, KeyState::Other | KeyState::Absent),
     })
 }

@@ -56,6 +56,14 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// There is nothing of a node.
+    #[error(
+        "no certificate is there, not one below {}: is it another node's layout (--layout), or a disk that is not mounted?", folder.display()
+    )]
+    Nothing {
+        /// Where most of them would be.
+        folder: PathBuf,
+    },
     /// Something else changes this node.
     #[error("this node is being changed by {holder}: wait for it, then try again")]
     Locked {
@@ -120,7 +128,7 @@ pub enum Error {
         now: Timestamp,
     },
     /// On a node of kubeadm's only the certificate itself says what it says.
-    #[error("{} cannot be read ({reason}), and nothing else says what {name} has to say: make it anew with '{command}'", path.display())]
+    #[error("{} cannot be read ({reason}), and nothing else says what {name} has to say: move it away, and make it anew with '{command}'", path.display())]
     NothingToCopy {
         /// Its name.
         name: String,
@@ -174,6 +182,9 @@ pub enum Error {
     /// The kubeconfigs cannot be written.
     #[error("the certificates are replaced, and the kubeconfigs are not: run this again")]
     Kubeconfigs(#[source] node_pki::Error),
+    /// The marker cannot be written, before anything else was.
+    #[error("nothing was changed")]
+    Begin(#[source] rotation_incomplete::Error),
     /// The marker cannot be written or removed.
     #[error("it cannot be written down how far this came")]
     Marker(#[from] rotation_incomplete::Error),
@@ -248,6 +259,7 @@ impl Error {
             | Self::ClusterUnknown(_)
             | Self::Fence(_)
             | Self::Silent { .. }
+            | Self::Nothing { .. }
             | Self::Locked { .. }
             | Self::Lock(_)
             | Self::LockFolder(_)
@@ -264,6 +276,7 @@ impl Error {
             | Self::Look(_) => true,
             // What cannot be written is a failure of the machine, though nothing was changed either.
             Self::Stage(_)
+            | Self::Begin(_)
             | Self::Kubeconfig(_)
             | Self::Write(_)
             | Self::Kubeconfigs(_)

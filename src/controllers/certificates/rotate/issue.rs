@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::error::Error;
 use super::observe::{Leaf, Observed};
 use crate::host::atomic_file::{Access, Content, NewFile};
-use crate::host::certificates::{Machine, Origin, ROOT, Role, Store};
+use crate::host::certificates::{KUBELET_CLIENT, Machine, Origin, ROOT, Role, Store};
 use crate::host::kubeconfig::{self, Client, Source, View};
 use crate::host::layout::Identity;
 use crate::host::{node_pki, pki_folder};
@@ -26,6 +26,8 @@ pub(super) struct Issued {
     pub(super) files: Vec<NewFile>,
     /// The new certificates, by name.
     pub(super) certificates: BTreeMap<String, Certificate>,
+    /// Why others are not among them: nothing says what they have to say. They are no reason to let the rest expire.
+    pub(super) skipped: Vec<Error>,
 }
 
 /// The kinds of the keys that these leaves get, in their order.
@@ -73,7 +75,14 @@ pub(super) fn issue(
                 });
             }
         };
-        let request = request(machine, leaf, names)?;
+        let request = match request(machine, leaf, names) {
+            Ok(request) => request,
+            Err(error @ Error::NothingToCopy { .. }) => {
+                issued.skipped.push(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let serial = Serial::random().map_err(|source| Error::Key {
             name: one.name.clone(),
             source,
@@ -140,6 +149,7 @@ fn nothing_to_copy(leaf: &Leaf) -> Error {
     let name = leaf.seen.name.clone();
     let phase = match name.strip_suffix(".conf") {
         Some(who) => format!("kubeconfig {who}"),
+        None if name == KUBELET_CLIENT => "kubeconfig kubelet".to_owned(),
         None => format!("certs {name}"),
     };
     Error::NothingToCopy {
@@ -148,7 +158,7 @@ fn nothing_to_copy(leaf: &Leaf) -> Error {
             .reason
             .clone()
             .unwrap_or_else(|| "it has no common name".to_owned()),
-        command: format!("kubeadm init phase {phase}"),
+        command: format!("kubeadm init phase {phase} --config FILE"),
         name,
     }
 }
@@ -284,6 +294,6 @@ fn file(path: &Path, bytes: &[u8], access: Access) -> NewFile {
     let real = if is_link { path.canonicalize().ok() } else { None };
     NewFile {
         path: real.unwrap_or_else(|| path.to_owned()),
-        content: Content::Bytes(Zeroizing::new(bytes.to_vec()), access),
+        content: Content::Replacement(Zeroizing::new(bytes.to_vec()), access),
     }
 }

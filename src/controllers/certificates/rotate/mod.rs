@@ -27,6 +27,7 @@ use self::fencing::Fenced;
 use self::issue::Issued;
 use self::moving::{KUBELET_HEALTH, Mover, Patience};
 use self::observe::{Observed, observe};
+use crate::controllers::concern::chain;
 use crate::controllers::grants::rekeying;
 use crate::controllers::joining::material::read_material;
 use crate::controllers::machine::node::{Config, Node};
@@ -41,7 +42,7 @@ use crate::host::{atomic_file, clock, entropy, node_pki, pki_folder};
 use crate::pki::key::Key;
 use crate::pki::seal::CertificateKey;
 use crate::reconcilers::certificates::moves::{self, Situation};
-use crate::reconcilers::certificates::reissue::{self, Decision, Wish};
+use crate::reconcilers::certificates::reissue::{self, Decision, Why, Wish};
 
 pub use self::error::Error;
 pub use self::moving::Moved;
@@ -111,6 +112,19 @@ impl Decided {
     fn is_idle(&self) -> bool {
         self.decision.reissue.is_empty() && matches!(self.observed.marker, Ok(None))
     }
+
+    /// Why this node's API server cannot be expected to answer before this is done: to wait for it would be to wait for
+    /// ever.
+    fn why_nobody_answers(&self) -> Option<String> {
+        if !matches!(self.observed.marker, Ok(None)) {
+            return Some("a rotation has to be finished that may have left this node's API server down".to_owned());
+        }
+        let broken = self.decision.reissue.iter().find(|one| {
+            let merely_wanted = matches!(one.why, Why::Asked | Why::Due);
+            !merely_wanted && moves::needed_by_the_api_server(&one.name)
+        });
+        broken.map(|one| format!("this node's API server needs {}, which is {}", one.name, one.why))
+    }
 }
 
 impl Run<'_> {
@@ -140,7 +154,7 @@ impl Run<'_> {
         }
         // An RSA key takes a tenth of a second to a second, in which nobody else should have to wait.
         let keys = self.keys(&decided)?;
-        let fenced = self.fence(&decided.observed, now, progress).await?;
+        let fenced = self.fence(&decided, now, progress).await?;
         let locked = self.lock();
         let done = match locked {
             Ok(_lock) => self.under_lock(keys, &fenced, progress).await,
@@ -188,20 +202,29 @@ impl Run<'_> {
 
     async fn fence(
         &self,
-        observed: &Observed,
+        decided: &Decided,
         now: Timestamp,
         progress: &mut (dyn Write + Send),
     ) -> Result<Fenced, Error> {
         if self.options.offline {
             return Ok(fencing::skip("--offline", progress));
         }
-        if observed.own_credential_expired(now) && !self.options.rekey_shared {
+        if decided.observed.own_credential_expired(now) && !self.options.rekey_shared {
             return Ok(fencing::skip(
                 "this node's own credential has expired, and nobody would answer it",
                 progress,
             ));
         }
-        fencing::fence(self.machine, OPERATION, progress).await
+        match fencing::fence(self.machine, OPERATION, progress).await {
+            Err(Error::Silent { reason }) if !self.options.rekey_shared => match decided.why_nobody_answers() {
+                Some(why) => Ok(fencing::skip(
+                    &format!("{why}, and it does not answer ({reason})"),
+                    progress,
+                )),
+                None => Err(Error::Silent { reason }),
+            },
+            taken_or_not => taken_or_not,
+        }
     }
 
     fn lock(&self) -> Result<Option<Lock>, Error> {
@@ -224,7 +247,7 @@ impl Run<'_> {
         progress: &mut (dyn Write + Send),
     ) -> Result<Rotated, Error> {
         let now = self.now();
-        let decided = self.decide(now)?;
+        let mut decided = self.decide(now)?;
         decided.observed.check_clock(now)?;
         let wanted = issue::kinds(self.machine, &decided.observed, &decided.decision.reissue);
         if wanted.len() != keys.len() || wanted.iter().zip(&keys).any(|(kind, key)| *kind != key.kind()) {
@@ -240,7 +263,16 @@ impl Run<'_> {
         let mut rotated = idle(&decided);
         if !decided.is_idle() {
             let reissue = &decided.decision.reissue;
-            let issued = issue::issue(self.machine, &decided.observed, reissue, keys, &names, now)?;
+            let mut issued = issue::issue(self.machine, &decided.observed, reissue, keys, &names, now)?;
+            let made = |one: &Reissue| issued.certificates.contains_key(&one.name);
+            decided.decision.reissue.retain(made);
+            let mut skipped = std::mem::take(&mut issued.skipped);
+            if decided.is_idle()
+                && let Some(first) = skipped.pop()
+            {
+                return Err(first);
+            }
+            rotated.skipped = skipped.iter().map(|error| chain(error)).collect();
             if self.stop.is_cancelled() {
                 return Err(Error::Stopped);
             }
@@ -274,14 +306,18 @@ impl Run<'_> {
         let begun = Begun::of(&observed, &decision, now);
         let mut marker = begun.marker;
         let mut mark = begun.mark;
+        if !issued.files.is_empty() {
+            // Of what is written now, nobody started after the files of an earlier run knows anything.
+            marker.written = None;
+        }
         for folder in issued.files.iter().filter_map(|file| file.path.parent()) {
             atomic_file::create_folder(folder, atomic_file::Access::Secret).map_err(Error::Stage)?;
         }
         if issued.files.is_empty() {
-            marker.save(layout)?;
+            marker.save(layout).map_err(Error::Begin)?;
         } else {
             let staged = atomic_file::stage_all(&issued.files).map_err(Error::Stage)?;
-            marker.save(layout)?;
+            marker.save(layout).map_err(Error::Begin)?;
             staged.put_in_place().map_err(Error::Write)?;
             mark = Mark::take();
             marker.written = Some(Moment::take());

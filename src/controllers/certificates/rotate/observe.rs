@@ -13,7 +13,7 @@ use crate::host::pki_folder;
 use crate::host::rotation_incomplete::{self, Incomplete};
 use crate::host::rotation_phase::{RotationPhase, rotation_phase};
 use crate::pki::BACKDATE;
-use crate::pki::authority::Authority;
+use crate::pki::authority::{self, Authority};
 use crate::pki::certificate::Certificate;
 use crate::pki::key::Key;
 use crate::pki::leaf::LIFETIME;
@@ -81,6 +81,10 @@ pub(super) fn observe(machine: &Machine, now: Timestamp) -> Result<Observed, Err
             Role::Authority | Role::KubeletServer => continue,
         };
         leaves.extend(leaf(machine, entry, owner, &signers, now)?);
+    }
+    if leaves.is_empty() {
+        let folder = machine.layout.pki();
+        return Err(Error::Nothing { folder });
     }
     Ok(Observed {
         leaves,
@@ -211,7 +215,13 @@ fn signer(machine: &Machine, entry: &Entry) -> Result<Signer, Error> {
     };
     Ok(match Authority::load(found.certificate.to_pem().as_bytes(), &pem) {
         Ok(authority) => Signer::Ready(Box::new(authority)),
-        Err(source) => Signer::Unusable { path, source },
+        Err(source) => {
+            let path = match source {
+                authority::Error::Key(_) | authority::Error::OtherKey => key_path,
+                _ => path,
+            };
+            Signer::Unusable { path, source }
+        }
     })
 }
 

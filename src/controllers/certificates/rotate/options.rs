@@ -52,6 +52,8 @@ pub struct Rotated {
     pub by_hand: Vec<String>,
     /// What went wrong and is no failure.
     pub warnings: Vec<String>,
+    /// Why some leaves were not made anew, though they have to be: somebody has to.
+    pub skipped: Vec<String>,
     /// The shared certificate key, if it was made anew: told once, and kept nowhere.
     pub certificate_key: Option<CertificateKey>,
     /// The grants that were live and are dropped, by their tokens.

@@ -18,6 +18,7 @@ fn made(name: &str, at: Timestamp, life: SignedDuration, signer: Timestamp) -> L
         not_after: (at + life).min(signer),
         lifetime: None,
         renewed_by: RenewedBy::Signer { not_after: signer },
+        broken: false,
     }
 }
 
@@ -111,6 +112,32 @@ fn nothing_is_renewed_for_nothing() {
     };
     assert!(matches!(because.as_slice(), [Because::Due { name, .. }] if name == "apiserver"));
     assert_eq!(decision.concerns[0].kind, ConcernKind::NoSigner);
+}
+
+#[test]
+fn a_leaf_without_its_key_is_made_new_whatever_its_dates_say() {
+    let broken = Leaf {
+        broken: true,
+        ..made("apiserver", start(), YEAR, far())
+    };
+    let decision = decide(&of(std::slice::from_ref(&broken)), start() + DAY, 0.5);
+    let Action::Attempt { because, .. } = &decision.action else {
+        panic!("{decision:?}")
+    };
+    assert!(matches!(because.as_slice(), [Because::Broken { name }] if name == "apiserver"));
+    // Also when it would end no later, but not by a signer that is dead or away.
+    let clamped = Leaf {
+        broken: true,
+        ..made("apiserver", start(), YEAR, start() + 200 * DAY)
+    };
+    let action = decide(&of(std::slice::from_ref(&clamped)), start() + DAY, 0.5).action;
+    assert!(matches!(action, Action::Attempt { .. }), "{action:?}");
+    let keyless = Leaf {
+        renewed_by: RenewedBy::Nobody,
+        ..broken
+    };
+    let action = decide(&of(&[keyless]), start() + DAY, 0.5).action;
+    assert!(matches!(action, Action::Wait { .. }), "{action:?}");
 }
 
 #[test]
@@ -339,6 +366,7 @@ proptest! {
             not_after: at(after),
             lifetime: None,
             renewed_by: RenewedBy::Signer { not_after: at(signer) },
+            broken: false,
         };
         let last = last.map(|(second, succeeded, failures)| LastAttempt { at: at(second), succeeded, failures });
         let decision = decide(&Observed { leaves: vec![leaf], last, incomplete }, at(now), random);

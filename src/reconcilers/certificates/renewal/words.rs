@@ -29,6 +29,7 @@ impl Display for Because {
         match self {
             Self::Due { name, not_after } => write!(formatter, "{name} ends at {not_after:.0}"),
             Self::Expired { name, not_after } => write!(formatter, "{name} has ended at {not_after:.0}"),
+            Self::Broken { name } => write!(formatter, "the key of {name} is not there, or is another one's"),
             Self::Incomplete => formatter.write_str("a rotation has not brought everything onto its certificates"),
             Self::Unsettled => formatter.write_str("the last renewal failed or was cut off"),
         }

@@ -3,6 +3,7 @@
 use base64::Engine;
 
 use super::*;
+use crate::host::rotation_incomplete::Incomplete;
 
 fn bench() -> Bench {
     let openssl = Openssl::kubeadm_controller();
@@ -125,15 +126,51 @@ async fn an_expired_kubelet_is_helped_and_its_service_left_to_its_owner() {
 async fn what_cannot_be_read_is_left_to_kubeadm() {
     let bench = bench();
     bench.openssl.write("etc/kubernetes/pki/apiserver.crt", "");
-    let error = bench.rotate(&forced(Keys::New)).await.unwrap_err();
+    // The rest is not left to expire with it.
+    let rotated = bench.rotate(&forced(Keys::New)).await.unwrap();
+    assert!(!rotated.reissued.contains(&"apiserver".to_owned()) && rotated.reissued.len() > 5);
+    let [skipped] = rotated.skipped.as_slice() else {
+        panic!("{:?}", rotated.skipped)
+    };
     assert!(
-        error.is_refusal() && error.to_string().contains("kubeadm init phase certs apiserver"),
-        "{error}"
+        skipped.contains("kubeadm init phase certs apiserver --config"),
+        "{skipped}"
     );
+    let nothing_else = Options {
+        if_expiring: Some(SignedDuration::from_hours(1)),
+        ..forced(Keys::New)
+    };
+    let error = bench.rotate(&nothing_else).await.unwrap_err();
+    assert!(error.is_refusal(), "{error}");
     bench.openssl.remove("etc/kubernetes/pki/ca.key");
     let error = bench.rotate(&forced(Keys::New)).await.unwrap_err();
     assert!(
         error.to_string().contains("the CA ca is not on this machine"),
         "{error}"
     );
+}
+
+/// Whoever waits for a server that waits for him waits for ever.
+#[tokio::test]
+async fn an_api_server_that_needs_what_is_made_anew_is_not_waited_for() {
+    let bench = bench();
+    let (stop, options) = (CancellationToken::new(), forced(Keys::New));
+    let why = || {
+        let run = bench.run(&options, &stop);
+        run.decide(clock::now()).unwrap().why_nobody_answers()
+    };
+    assert_eq!(why(), None, "all is well, and merely asked for");
+    let key = bench.openssl.text("etc/kubernetes/pki/etcd/server.key");
+    let own = bench.openssl.text("etc/kubernetes/pki/apiserver-etcd-client.key");
+    bench
+        .openssl
+        .write("etc/kubernetes/pki/apiserver-etcd-client.key", &key);
+    assert!(why().unwrap().contains("apiserver-etcd-client"));
+    bench
+        .openssl
+        .write("etc/kubernetes/pki/apiserver-etcd-client.key", &own);
+    assert_eq!(why(), None);
+    let begun = Incomplete::new(OPERATION, false, ["apiserver".to_owned()].into(), clock::now());
+    begun.save(bench.layout()).unwrap();
+    assert!(why().unwrap().contains("has to be finished"));
 }
