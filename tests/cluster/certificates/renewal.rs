@@ -15,7 +15,7 @@ use stratum::pki::leaf::{Request, issue};
 use stratum::pki::name::{AlternativeName, Subject};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Cluster, wait_for};
+use crate::support::{Cluster, Options, wait_for};
 
 const NODE: &str = "renewed";
 
@@ -60,7 +60,7 @@ fn machine(folder: &Path, administrator: &Path) -> Layout {
 
 #[tokio::test]
 async fn renewals_are_told_on_the_node() {
-    let cluster = Cluster::shared().await;
+    let cluster = Cluster::dedicated(Options::default()).await;
     cluster.register(&[NODE]).await;
     let folder = tempfile::tempdir().unwrap();
     let layout = machine(folder.path(), &cluster.kubeconfig(Identity::Admin));
