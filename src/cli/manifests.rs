@@ -16,6 +16,7 @@ use crate::controllers::manifests::{Manifests, Settings};
 use crate::controllers::operator::{RESYNC, SYSTEM_NAMESPACE};
 use crate::controllers::status::{self, Told};
 use crate::host::clock;
+use crate::host::host_name::host_name;
 use crate::host::layout::Layout;
 use crate::reconcilers::inventory::confirmation::{Confirmation, confirm};
 use crate::reconcilers::object::StackName;
@@ -78,7 +79,7 @@ impl Common {
     fn node(&self) -> anyhow::Result<String> {
         match &self.node_name {
             Some(name) => Ok(name.clone()),
-            None => Ok(super::operator::host_name()?.trim().to_ascii_lowercase()),
+            None => Ok(host_name()?.trim().to_ascii_lowercase()),
         }
     }
 

@@ -14,10 +14,10 @@ use crate::controllers::concerns;
 use crate::controllers::operator::{self, OperatorError};
 use crate::controllers::shutdown::{Ended, Signals};
 use crate::controllers::telemetry;
+use crate::host::host_name::host_name;
 use crate::host::layout::Layout;
 
 use settings::Arguments;
-pub(super) use settings::host_name;
 
 /// `stratum operator` and what can be asked of it.
 #[derive(Debug, clap::Args)]
@@ -53,14 +53,7 @@ async fn operate(arguments: Arguments) -> anyhow::Result<Exit> {
     let path = arguments.config.clone().unwrap_or_else(|| layout.config_file());
     let resolved = ConfigFile::load(&path, named)
         .map_err(anyhow::Error::from)
-        .and_then(|file| {
-            Ok(settings::resolve(
-                arguments,
-                file.operator,
-                &layout,
-                settings::host_name,
-            )?)
-        });
+        .and_then(|file| Ok(settings::resolve(arguments, file.operator, &layout, host_name)?));
     let settings = match resolved {
         Ok(settings) => settings,
         Err(error) => {

@@ -23,7 +23,19 @@ pub struct Layout {
 }
 
 /// Whose files a node has.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Form {
     /// This program's.

@@ -4,22 +4,29 @@
 //! (every writer appends). What is written in the instant between the last look and the cut is lost; nothing else is.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io;
 use std::path::{Path, PathBuf};
+
+use super::atomic_file::{self, Access};
 
 /// The size above which a log is cut, in bytes. Its copy is as large, so a service never has more than about twice that.
 pub const LARGEST: u64 = 64 * 1024 * 1024;
 
 /// A log that could not be cut. It goes on growing.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot cut the log {}", path.display())]
-pub struct Error {
-    /// The log.
-    pub path: PathBuf,
-    /// What the system said.
-    #[source]
-    pub source: io::Error,
+pub enum Error {
+    /// The system refuses.
+    #[error("cannot cut the log {}", path.display())]
+    Cut {
+        /// The log.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// What stands in it cannot be kept.
+    #[error("cannot keep what stands in a log, which is not cut then")]
+    Copy(#[source] atomic_file::Error),
 }
 
 /// Cuts a log that is larger than `largest` bytes, and says whether it did. One that is not there is small.
@@ -27,49 +34,32 @@ pub struct Error {
 /// # Errors
 /// When it cannot be copied or cut: the log is as it was then, or its copy has all of it.
 pub fn rotate(log: &Path, largest: u64) -> Result<bool, Error> {
-    let cut = || {
-        let mut log_file = match OpenOptions::new().read(true).write(true).open(log) {
-            Ok(file) => file,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(error),
-        };
-        if log_file.metadata()?.len() <= largest {
-            return Ok(false);
-        }
-        let (kept, half) = (kept(log), beside(log, ".1.new"));
-        copy_all(&mut log_file, &half)?;
-        std::fs::rename(&half, &kept)?;
-        log_file.set_len(0)?;
-        Ok(true)
-    };
-    cut().map_err(|source| Error {
+    let failed = |source| Error::Cut {
         path: log.to_owned(),
         source,
-    })
+    };
+    let opened = OpenOptions::new().read(true).write(true).open(log);
+    let Some(mut whole) = atomic_file::if_there(opened).map_err(failed)? else {
+        return Ok(false);
+    };
+    if whole.metadata().map_err(failed)?.len() <= largest {
+        return Ok(false);
+    }
+    // Until there is no more: what is written meanwhile as well.
+    let copy = |to: &mut File| {
+        while io::copy(&mut whole, to)? > 0 {}
+        Ok(())
+    };
+    atomic_file::write_from(&kept(log), Access::Secret, copy).map_err(Error::Copy)?;
+    whole.set_len(0).map_err(failed)?;
+    Ok(true)
 }
 
 /// Where the lines before the last cut are: `NAME.log.1`.
 #[must_use]
 pub fn kept(log: &Path) -> PathBuf {
-    beside(log, ".1")
-}
-
-/// Copies until there is no more: what is written meanwhile as well.
-fn copy_all(log: &mut File, to: &Path) -> io::Result<()> {
-    let mut copy = OpenOptions::new()
-        .create(true)
-        .write(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(to)?;
-    log.seek(SeekFrom::Start(0))?;
-    while io::copy(log, &mut copy)? > 0 {}
-    copy.sync_all()
-}
-
-fn beside(log: &Path, ending: &str) -> PathBuf {
     let mut name = log.as_os_str().to_owned();
-    name.push(ending);
+    name.push(".1");
     name.into()
 }
 
@@ -110,7 +100,7 @@ mod tests {
         writer.write_all(b"0123456789x").unwrap();
         std::fs::create_dir(kept(&log)).unwrap();
         let error = rotate(&log, 10).unwrap_err();
-        assert_eq!(error.path, log);
+        assert!(matches!(error, Error::Copy(_)), "{error}");
         assert_eq!(std::fs::read_to_string(&log).unwrap(), "0123456789x");
     }
 }

@@ -3,12 +3,11 @@
 //! Where the program was installed is for people to decide, and may change; a Job names one path for every node.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
 use super::atomic_file::{self, Access};
+use super::digest::{self, Sum};
 
 /// The running program itself, even when its file was replaced meanwhile.
 pub const RUNNING: &str = "/proc/self/exe";
@@ -44,15 +43,8 @@ pub fn keep(from: &Path, to: &Path) -> Result<bool, atomic_file::Error> {
     Ok(true)
 }
 
-fn digest(path: &Path) -> io::Result<[u8; 32]> {
-    let (mut file, mut hash) = (File::open(path)?, Sha256::new());
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hash.finalize().into()),
-            length => hash.update(&buffer[..length]),
-        }
-    }
+fn digest(path: &Path) -> io::Result<Sum> {
+    digest::of_file(path, |_| {})
 }
 
 #[cfg(test)]

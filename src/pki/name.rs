@@ -66,6 +66,16 @@ impl AlternativeName {
         Self::Dns(name.into())
     }
 
+    /// An address, also in brackets, or a host name: as clients compare it, in lower case and without the dot of the root.
+    #[must_use]
+    pub fn host(text: &str) -> Self {
+        let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        match bare.unwrap_or(text).parse::<IpAddr>() {
+            Ok(address) => Self::ip(address),
+            Err(_) => Self::dns(text.trim_end_matches('.').to_ascii_lowercase()),
+        }
+    }
+
     /// An address.
     pub fn ip(address: impl Into<IpAddr>) -> Self {
         Self::Ip(address.into().to_canonical())

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use stratum::host::child::{Exit, Program};
 
+use crate::certificates::checked;
 use crate::rig::Node;
 use crate::started::rig;
 use crate::support::{kubectl, wait_for};
@@ -73,17 +74,11 @@ async fn told_by_kubeadm(controller: &Node) -> BTreeMap<String, String> {
 
 /// The same by us, and how the command ended.
 async fn told_by_us(controller: &Node) -> (Exit, BTreeMap<String, String>) {
-    let finished = controller
-        .command(&["certs", "check", "-o", "json"], false)
-        .run(Vec::new())
-        .await
-        .unwrap();
-    let told: Value = serde_json::from_slice(&finished.stdout)
-        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&finished.stderr)));
+    let (exit, told) = checked(controller).await;
     let rows = told["certificates"].as_array().unwrap();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     (
-        finished.exit,
+        exit,
         rows.iter()
             .map(|row| (text(&row["name"]), text(&row["notAfter"])))
             .collect(),

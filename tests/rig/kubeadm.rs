@@ -90,7 +90,7 @@ impl Rig {
     }
 }
 
-/// A `kubeadm init` under way.
+/// A `kubeadm init` or `join` under way.
 pub(crate) struct Init {
     pub(crate) kubeadm: Child,
     pub(crate) kubelet: Child,
@@ -105,11 +105,17 @@ impl Node {
         let containerd = self.start_empty_containerd().await?;
         self.import_images(images).await?;
         // kubeadm's own default.
-        let Init { kubelet, mut kubeadm } = self.kubeadm_init("RSA-2048").await?;
+        let init = self.kubeadm_init("RSA-2048").await?;
+        self.kubeadm_finished(init, containerd).await
+    }
+
+    /// Waits until kubeadm has made the machine what it is to be.
+    async fn kubeadm_finished(self, init: Init, containerd: Child) -> Result<Member> {
+        let Init { kubelet, mut kubeadm } = init;
         let exit = tokio::time::timeout(READY, kubeadm.wait()).await;
-        let exit = exit.with_context(|| format!("`kubeadm init` took longer than {READY:?}"))??;
+        let exit = exit.with_context(|| format!("kubeadm took longer than {READY:?}"))??;
         if !exit.is_success() {
-            bail!("`kubeadm init` ended ({exit}); {}", self.last_words("kubeadm"));
+            bail!("kubeadm ended ({exit}); {}", self.last_words("kubeadm"));
         }
         let member = Member {
             kubelet,
@@ -150,18 +156,8 @@ impl Node {
         )?;
         let address = format!("--node-name={}", self.name());
         let words = [words, &["--patches", PATCHES, &address]].concat();
-        let Init { kubelet, mut kubeadm } = self.kubeadm_with_kubelet(&words).await?;
-        let exit = tokio::time::timeout(READY, kubeadm.wait()).await;
-        let exit = exit.with_context(|| format!("`kubeadm join` took longer than {READY:?}"))??;
-        if !exit.is_success() {
-            bail!("`kubeadm join` ended ({exit}); {}", self.last_words("kubeadm"));
-        }
-        let node = self;
-        Ok(Member {
-            kubelet,
-            containerd,
-            node,
-        })
+        let join = self.kubeadm_with_kubelet(&words).await?;
+        self.kubeadm_finished(join, containerd).await
     }
 
     /// Runs kubeadm, and starts the kubelet when it says that it has to be.

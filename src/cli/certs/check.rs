@@ -9,11 +9,11 @@ use jiff::SignedDuration;
 use super::super::exit::Exit;
 use super::super::printer;
 use super::super::report;
+use super::place::Place;
 use crate::controllers::certificates::check::{Limits, check};
 use crate::controllers::certificates::cluster::SUMMARY;
 use crate::host::certificates::Machine;
 use crate::host::clock;
-use crate::host::layout::{Form, Layout};
 use crate::reconcilers::certificates::cluster::Summary;
 use crate::reconcilers::certificates::status::{CertStatus, Kind, Renewal, Report, StagedKey, Verdict};
 
@@ -34,9 +34,8 @@ pub(in crate::cli) struct Arguments {
     /// Warn of what ends within so many days [default: 90, or a third of the certificate's life if that is less]
     #[arg(long, value_name = "DAYS")]
     warn_days: Option<u32>,
-    /// Whose files this machine has [default: as the files say]
-    #[arg(long, value_enum, conflicts_with = "cluster")]
-    layout: Option<Files>,
+    #[command(flatten)]
+    place: Place,
     #[command(flatten)]
     all: cluster::WholeCluster,
 }
@@ -55,33 +54,10 @@ enum Output {
     Summary,
 }
 
-/// Whose files a machine has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(in crate::cli) enum Files {
-    /// A node of this program
-    Stratum,
-    /// A node that kubeadm made
-    Kubeadm,
-}
-
 impl Arguments {
     /// Whether more than this machine is looked at.
     pub(super) fn asks_others(&self) -> bool {
         self.all.cluster
-    }
-}
-
-impl Files {
-    /// The layout of this machine: as told, or as its files say.
-    ///
-    /// # Errors
-    /// When the files do not say.
-    pub(in crate::cli) fn layout(told: Option<Self>) -> anyhow::Result<Layout> {
-        Ok(match told {
-            None => Layout::detect("/")?,
-            Some(Self::Stratum) => Layout::system(),
-            Some(Self::Kubeadm) => Layout::system().with_form(Form::Kubeadm),
-        })
     }
 }
 
@@ -90,7 +66,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     if arguments.all.cluster {
         return cluster::run(&arguments).await;
     }
-    let machine = Machine::load(Files::layout(arguments.layout)?)?;
+    let machine = Machine::load(arguments.place.layout()?)?;
     let warn = arguments
         .warn_days
         .map(|days| SignedDuration::from_hours(i64::from(days) * 24));

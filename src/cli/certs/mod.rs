@@ -1,6 +1,7 @@
 //! `stratum certs`: the certificates of this machine.
 
 mod check;
+mod place;
 mod renew;
 mod rotate;
 

@@ -12,13 +12,14 @@ use tokio_util::sync::CancellationToken;
 use super::super::config::ConfigFile;
 use super::super::exit::Exit;
 use super::super::printer;
+use super::place::Place;
 use crate::controllers::admin::{AdminSettings, TlsFiles};
 use crate::controllers::certificates::daemon::Daemon;
 use crate::controllers::certificates::renewal::{Looked, Renewal, Teller, attempt};
 use crate::controllers::machine::node::Config;
 use crate::controllers::shutdown::{Ended, Signals};
 use crate::controllers::telemetry::{self, LogFilter, LogFormat};
-use crate::host::layout::{Form, Layout};
+use crate::host::layout::Layout;
 
 /// How long the step that a signal finds may take. The unit in deploy/ gives it a little more.
 const DRAIN: Duration = Duration::from_secs(400);
@@ -49,25 +50,18 @@ pub(in crate::cli) struct Arguments {
     /// How log lines look
     #[arg(long, value_name = "FORMAT", default_value = "text", env = "STRATUM_LOG_FORMAT", value_parser = PossibleValuesParser::new(LogFormat::VARIANTS))]
     log_format: String,
-    /// Whose files this machine has, stratum or kubeadm [default: as the files say]
-    #[arg(long, value_name = "FORM")]
-    layout: Option<Form>,
-    /// The folder that everything hangs under; another one than `/` only in tests
-    #[arg(long, hide = true, value_name = "FOLDER", env = "STRATUM_ROOT", default_value = "/")]
-    root: PathBuf,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Runs the command.
 pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let layout = match arguments.layout {
-        Some(form) => Layout::under(&arguments.root).with_form(form),
-        None => match Layout::detect(&arguments.root) {
-            Ok(layout) => layout,
-            Err(error) => {
-                printer::error(error);
-                return Ok(Exit::Refused);
-            }
-        },
+    let layout = match arguments.place.layout() {
+        Ok(layout) => layout,
+        Err(error) => {
+            printer::error(error);
+            return Ok(Exit::Refused);
+        }
     };
     let config = match ConfigFile::load(&layout.config_file(), false) {
         Ok(file) => file.node(),
@@ -159,6 +153,7 @@ mod tests {
 
     use super::*;
     use crate::controllers::certificates::renewal::Failure;
+    use crate::host::layout::Form;
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -174,7 +169,7 @@ mod tests {
         assert!(!none.daemon && none.tls().is_none());
         let all = ["--daemon", "--metrics-bind-address", "[::1]:0", "--layout", "kubeadm"];
         let all = read(&all).unwrap();
-        assert!(all.daemon && all.layout == Some(Form::Kubeadm));
+        assert!(all.daemon && all.place.layout == Some(Form::Kubeadm));
         let tls = ["--tls-certificate", "a", "--tls-key", "b", "--tls-client-ca", "c"];
         assert!(read(&tls).unwrap().tls().is_some());
         for part in [&tls[..4], &tls[2..], &tls[4..]] {

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -12,10 +11,10 @@ use zeroize::Zeroizing;
 use super::super::config::ConfigFile;
 use super::super::exit::Exit;
 use super::super::printer;
+use super::place::Place;
 use crate::controllers::certificates::rotate::{self, Error, Keys, NodeLock, OPERATION, Options, Rotated};
 use crate::controllers::shutdown::{Ended, Signals};
 use crate::host::certificates::Machine;
-use crate::host::layout::{Form, Layout};
 use crate::host::node_state::require_node_profile;
 
 /// How long the step that a signal finds may take: a component to stop, and the next process of it to answer.
@@ -42,22 +41,15 @@ pub(in crate::cli) struct Arguments {
     /// Go on without the cluster: nothing keeps another operation from running on it at the same time
     #[arg(long)]
     offline: bool,
-    /// Whose files this machine has, stratum or kubeadm [default: as the files say]
-    #[arg(long, value_name = "FORM")]
-    layout: Option<Form>,
-    /// The folder that everything hangs under; another one than `/` only in tests
-    #[arg(long, hide = true, value_name = "FOLDER", env = "STRATUM_ROOT", default_value = "/")]
-    root: PathBuf,
+    #[command(flatten)]
+    place: Place,
 }
 
 /// Runs the command.
 pub(in crate::cli) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
-    let layout = match arguments.layout {
-        Some(form) => Layout::under(&arguments.root).with_form(form),
-        None => match Layout::detect(&arguments.root) {
-            Ok(layout) => layout,
-            Err(error) => return Ok(refused(error)),
-        },
+    let layout = match arguments.place.layout() {
+        Ok(layout) => layout,
+        Err(error) => return Ok(refused(error)),
     };
     if let Err(error) = require_node_profile(&layout.node_state(), OPERATION) {
         return Ok(refused(error));
@@ -176,6 +168,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
+    use crate::host::layout::Form;
     use crate::reconcilers::certificates::moves::Consumer;
 
     #[derive(Debug, Parser)]
@@ -197,7 +190,7 @@ mod tests {
             "kubeadm",
         ];
         let read_all = read(&all).unwrap();
-        assert_eq!((read_all.if_expiring, read_all.layout), (30, Some(Form::Kubeadm)));
+        assert_eq!((read_all.if_expiring, read_all.place.layout), (30, Some(Form::Kubeadm)));
         assert!(read_all.quiet && read_all.rekey_shared && read_all.dry_run && !read_all.offline);
         assert_eq!(read(&[]).unwrap().if_expiring, 0);
         read(&["--rekey-shared", "--offline"]).unwrap_err();

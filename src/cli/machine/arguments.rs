@@ -8,12 +8,12 @@ use std::path::PathBuf;
 use anyhow::Context;
 use strum::IntoEnumIterator;
 
-use super::super::operator::host_name;
 use super::super::printer::{self, Output};
 use super::made;
 use crate::controllers::machine::node::Node;
 use crate::host::addresses;
 use crate::host::clock;
+use crate::host::host_name::host_name;
 use crate::host::layout::Layout;
 use crate::host::node_state::{NodeState, Taint};
 use crate::host::preflight::{self, Check};

@@ -154,11 +154,6 @@ pub(super) fn resolve(
     })
 }
 
-/// The kernel's name of this host.
-pub(in crate::cli) fn host_name() -> std::io::Result<String> {
-    std::fs::read_to_string("/proc/sys/kernel/hostname")
-}
-
 fn node_name(text: String) -> Result<String, SettingsError> {
     if is_node_name(&text) {
         Ok(text)

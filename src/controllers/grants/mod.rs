@@ -9,6 +9,7 @@
 //! Nothing here is logged but ids of tokens, which are their public half. Answers with the data of Secrets are cleared
 //! from memory once they are read.
 
+pub mod changing;
 pub mod guard;
 pub mod join;
 pub mod minting;

@@ -158,6 +158,21 @@ impl Machine {
         Self { leaf_lifetime, ..self }
     }
 
+    /// The name of its Node: of kubeadm's, the one that its kubelet's certificate is for; none when nothing says it.
+    #[must_use]
+    pub fn node_name(&self) -> Option<String> {
+        match &self.origin {
+            Origin::Stratum(state) => Some(state.node_name.clone()),
+            Origin::Kubeadm => {
+                let entries = self.entries();
+                let entry = entries.iter().find(|entry| entry.name == KUBELET_CLIENT)?;
+                let found = entry.look().ok().flatten()?;
+                let user = found.certificate.details().common_name.as_deref()?;
+                user.strip_prefix("system:node:").map(str::to_owned)
+            }
+        }
+    }
+
     /// Every certificate it may hold: leaves, then the kubelet's, then authorities. Whether one is there, [`Entry::read`]
     /// says. On kubeadm's nodes the static pods' manifests and the kubelet's configuration are read for the addresses; one
     /// that cannot be read leaves the defaults.

@@ -1,7 +1,7 @@
 //! The certificates of a node as data: file, signer, subject, names, usages (design, section 4).
 
 use std::collections::BTreeSet;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 
 use super::super::layout::{Identity, Layout};
@@ -216,7 +216,7 @@ fn server_names(state: &NodeState) -> Vec<AlternativeName> {
     );
     names.extend(state.vip.iter().map(|vip| AlternativeName::ip(vip.address)));
     let told = std::iter::once(&state.endpoint.host).chain(&state.extra_names);
-    names.extend(told.map(|name| host(name)));
+    names.extend(told.map(|name| AlternativeName::host(name)));
     distinct(names)
 }
 
@@ -228,7 +228,7 @@ fn member_names(state: &NodeState) -> Vec<AlternativeName> {
 fn node_names(state: &NodeState) -> Vec<AlternativeName> {
     let addresses = state.addresses.iter().filter(|address| !address.is_unspecified());
     let names = addresses.map(|address| AlternativeName::ip(*address));
-    distinct(std::iter::once(host(&state.node_name)).chain(names))
+    distinct(std::iter::once(AlternativeName::host(&state.node_name)).chain(names))
 }
 
 /// Both families, whatever the node's own is: clients on the node choose freely.
@@ -238,15 +238,6 @@ fn local_names() -> [AlternativeName; 3] {
         AlternativeName::ip(Ipv4Addr::LOCALHOST),
         AlternativeName::ip(Ipv6Addr::LOCALHOST),
     ]
-}
-
-/// An address, also in brackets, or a DNS name: as clients compare it, in lower case and without the dot of the root.
-fn host(text: &str) -> AlternativeName {
-    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-    match bare.unwrap_or(text).parse::<IpAddr>() {
-        Ok(address) => AlternativeName::ip(address),
-        Err(_) => AlternativeName::dns(text.trim_end_matches('.').to_ascii_lowercase()),
-    }
 }
 
 /// Each once, in the order of their first place.

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
+use super::super::digest::{self, Sum, Summing};
 use super::Error;
-use super::digest::{self, Sum, Summing};
 
 /// What an image shall be.
 #[derive(Debug)]

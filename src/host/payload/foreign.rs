@@ -10,9 +10,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use super::super::digest::Summing;
 use super::Error;
 use super::archive::{self, INDEX};
-use super::digest::Summing;
 
 /// An archive that was looked into.
 #[derive(Debug)]

@@ -13,7 +13,6 @@
 
 mod archive;
 mod build;
-mod digest;
 mod error;
 mod foreign;
 mod import;

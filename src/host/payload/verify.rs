@@ -6,9 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use super::super::assets::Tool;
+use super::super::digest;
 use super::super::parallel::on_every_processor;
 use super::lock::{Entry, LOCK, PayloadLock, PinnedImage};
-use super::{Error, Needs, PROGRAMS, Problem, Progress, digest, program_file};
+use super::{Error, Needs, PROGRAMS, Problem, Progress, program_file};
 
 /// A payload whose every file is what its lock says, and which has what the node needs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,8 +15,7 @@ pub fn new_keys(kinds: &[KeyKind]) -> Result<Vec<Key>, key::Error> {
     made.into_iter().map(|(_, key)| key).collect()
 }
 
-/// Keys, made on every processor.
+/// Keys of one kind.
 pub(super) fn generate(kind: KeyKind, count: usize) -> Result<Vec<Key>, key::Error> {
-    let made = on_every_processor(&vec![kind; count], |kind| Key::generate(*kind));
-    made.into_iter().collect()
+    new_keys(&vec![kind; count])
 }

@@ -23,7 +23,7 @@ const SWEEP: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct WholeCluster {
     /// Check every node of the cluster, as an administrator: on a controller, or anywhere with --kubeconfig
-    #[arg(long)]
+    #[arg(long, conflicts_with = "layout")]
     pub(super) cluster: bool,
     /// The kubeconfig of an administrator [default: this controller's admin.conf]
     #[arg(long, value_name = "FILE", requires = "cluster")]

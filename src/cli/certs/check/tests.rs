@@ -4,6 +4,7 @@ use clap::Parser;
 use jiff::Timestamp;
 
 use super::*;
+use crate::host::layout::{Form, Layout};
 use crate::reconcilers::certificates::cluster::ClusterReport;
 use crate::reconcilers::certificates::status::{Problem, Rotation};
 
@@ -132,11 +133,14 @@ fn flags() {
     let read = |line: &str| Line::try_parse_from(line.split(' ')).map(|line| line.arguments);
     let given = read("check -o yaml --warn-days 30 --layout kubeadm").unwrap();
     assert_eq!(
-        (given.output, given.warn_days, given.layout),
-        (Output::Yaml, Some(30), Some(Files::Kubeadm))
+        (given.output, given.warn_days, given.place.layout),
+        (Output::Yaml, Some(30), Some(Form::Kubeadm))
     );
     let none = read("check").unwrap();
-    assert_eq!((none.output, none.warn_days, none.layout), (Output::Table, None, None));
+    assert_eq!(
+        (none.output, none.warn_days, none.place.layout),
+        (Output::Table, None, None)
+    );
     for bad in [
         "check -o xml",
         "check --warn-days -1",
@@ -158,7 +162,7 @@ fn flags() {
     // What the Jobs of other nodes ask.
     let word = format!("check --output {SUMMARY}");
     assert_eq!(read(&word).unwrap().output, Output::Summary);
-    assert_eq!(Files::layout(Some(Files::Kubeadm)).unwrap(), Layout::kubeadm("/"));
+    assert_eq!(given.place.layout().unwrap(), Layout::kubeadm("/"));
 }
 
 #[test]
