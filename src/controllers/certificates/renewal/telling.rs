@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use super::super::super::concern::chain;
 use super::super::super::connection::{self, ClientSettings};
 use super::super::super::events::{EventKind, Events};
-use crate::host::certificates::{KUBELET_CLIENT, Machine, Origin};
+use crate::host::certificates::{Machine, Origin};
 use crate::host::layout::Identity;
 use crate::reconcilers::certificates::renewal::{Action, Concern};
 
@@ -72,7 +72,7 @@ impl Teller {
     /// Made at the first Event: a client follows its files, so it lives through every renewal.
     async fn events(&mut self, machine: &Machine) -> Option<&(String, Events)> {
         if self.events.is_none() {
-            let node = node_name(machine)?;
+            let node = machine.node_name()?;
             let identity = teller(machine);
             let settings = ClientSettings::new(machine.layout.kubeconfig(identity), "renewal");
             match connection::client(&settings, None).await {
@@ -94,18 +94,4 @@ fn teller(machine: &Machine) -> Identity {
         Origin::Kubeadm => machine.layout.kubeconfig(Identity::Admin).exists(),
     };
     if controller { Identity::Admin } else { Identity::Kubelet }
-}
-
-/// The name of this machine's Node: of kubeadm's, the one that its kubelet's certificate is for.
-fn node_name(machine: &Machine) -> Option<String> {
-    match &machine.origin {
-        Origin::Stratum(state) => Some(state.node_name.clone()),
-        Origin::Kubeadm => {
-            let entries = machine.entries();
-            let entry = entries.iter().find(|entry| entry.name == KUBELET_CLIENT)?;
-            let found = entry.read().ok().flatten()?;
-            let user = found.certificate.details().common_name.as_deref()?;
-            user.strip_prefix("system:node:").map(str::to_owned)
-        }
-    }
 }

@@ -15,8 +15,8 @@ use crate::controllers::grants::guard::{Open, ROTATION_RECORD, STAGED_KEY, open_
 use crate::controllers::operator::SYSTEM_NAMESPACE;
 use crate::controllers::progress::tell;
 use crate::host::certificates::{Machine, Origin};
+use crate::host::host_name::host_name;
 use crate::host::layout::Identity;
-use crate::host::node_state::NodeState;
 use crate::pki::name::AlternativeName;
 
 /// How long one answer may take.
@@ -110,16 +110,8 @@ pub(super) fn skip(reason: &str, progress: &mut dyn Write) -> Fenced {
 
 /// The node's name, as far as this machine knows it.
 fn node(machine: &Machine) -> String {
-    match &machine.origin {
-        Origin::Stratum(state) => {
-            let state: &NodeState = state;
-            state.node_name.clone()
-        }
-        Origin::Kubeadm => {
-            let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-            name.trim().to_owned()
-        }
-    }
+    let named_by_host = || host_name().unwrap_or_default().trim().to_owned();
+    machine.node_name().unwrap_or_else(named_by_host)
 }
 
 /// The names that kubeadm was told for the API server: `certSANs` and the host of `controlPlaneEndpoint` (kubeadm.k8s.io,
@@ -176,15 +168,7 @@ fn names(text: &str) -> Vec<AlternativeName> {
         Some(_) | None => endpoint.as_str(),
     };
     let all = told.api_server.names.iter().map(String::as_str).chain([host]);
-    all.filter(|name| !name.is_empty()).map(name).collect()
-}
-
-fn name(text: &str) -> AlternativeName {
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    match bare.parse::<std::net::IpAddr>() {
-        Ok(address) => AlternativeName::ip(address),
-        Err(_) => AlternativeName::dns(text.trim_end_matches('.').to_ascii_lowercase()),
-    }
+    all.filter(|name| !name.is_empty()).map(AlternativeName::host).collect()
 }
 
 #[cfg(test)]

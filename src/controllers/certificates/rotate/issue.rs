@@ -219,14 +219,11 @@ fn follow_trust(machine: &Machine, texts: &mut Kubeconfigs) -> Result<(), Error>
     let Ok(Some(authorities)) = pki_folder::read(&path) else {
         return Ok(());
     };
-    let kubeconfigs = [
-        "admin.conf",
-        "super-admin.conf",
-        "controller-manager.conf",
-        "scheduler.conf",
-        "kubelet.conf",
-    ];
-    for path in kubeconfigs.map(|name| machine.layout.kubernetes().join(name)) {
+    for entry in machine.entries() {
+        let path = match (entry.store, entry.kubeconfig) {
+            (Store::Kubeconfig(path), _) | (_, Some(path)) => path,
+            (_, None) => continue,
+        };
         if !path.exists() {
             continue;
         }

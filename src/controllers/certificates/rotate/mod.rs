@@ -26,7 +26,7 @@ use self::begun::Begun;
 use self::fencing::Fenced;
 use self::issue::Issued;
 use self::moving::{KUBELET_HEALTH, Mover, Patience};
-use self::observe::{Observed, observe};
+use self::observe::{Leaf, Observed, observe};
 use crate::controllers::concern::chain;
 use crate::controllers::grants::rekeying;
 use crate::controllers::joining::material::read_material;
@@ -349,11 +349,11 @@ impl Run<'_> {
         rotated.by_hand = mover.by_hand;
         rotated.warnings = mover.warnings;
         rotation_incomplete::remove(layout)?;
-        rotated.first_end = observe(self.machine, now)?
-            .leaves
-            .iter()
-            .filter_map(|leaf| leaf.seen.ends)
-            .min();
+        let end = |leaf: &Leaf| match issued.certificates.get(&leaf.seen.name) {
+            Some(new) => Some(new.details().not_after),
+            None => leaf.seen.ends,
+        };
+        rotated.first_end = observed.leaves.iter().filter_map(end).min();
         Ok(())
     }
 

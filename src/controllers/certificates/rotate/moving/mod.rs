@@ -165,10 +165,8 @@ impl Mover<'_> {
     /// Each listener of a leaf shows what is in its file.
     async fn serves(&mut self, leaf: &str, moved: &mut Moved, progress: &mut (dyn Write + Send)) -> Result<(), Error> {
         let consumer = moved.consumer;
-        match self.shown(consumer, leaf, self.patience.reload).await {
-            Ok(()) => return Ok(()),
-            Err(error) if moved.restart.is_some() && self.patience.reload >= self.patience.answer => return Err(error),
-            Err(_) => {}
+        if self.shown(consumer, leaf, self.patience.reload).await.is_ok() {
+            return Ok(());
         }
         if moved.restart.is_none() {
             let reason = Reason::DidNotReload;
@@ -197,7 +195,7 @@ impl Mover<'_> {
             .filter(|listener| addresses::is_own(listener.ip()));
         for listener in own {
             loop {
-                let reason = match (entry.read(), served(*listener, None, HANDSHAKE).await) {
+                let reason = match (entry.look(), served(*listener, None, HANDSHAKE).await) {
                     (Ok(Some(file)), Ok(shown)) => match shown.first() {
                         Some(shown) if shown.der() == file.certificate.der() => break,
                         Some(_) => "it shows another certificate".to_owned(),

@@ -112,8 +112,11 @@ impl Mover<'_> {
         let failed = |source| Error::Service { consumer, source };
         match control_socket::ask(&socket, &Question::Status).await {
             Ok(Answer::Status(services)) => {
-                let process = services.get(&service).and_then(|status| status.process);
-                let started = match process {
+                // `stratum up` starts the operator once the cluster is ready for it.
+                let Some(status) = services.get(&service) else {
+                    return Ok(Restarted::NotRunning);
+                };
+                let started = match status.process {
                     Some(process) => self.pods.start_ticks(process),
                     None => Ok(None),
                 };
@@ -128,8 +131,6 @@ impl Mover<'_> {
         }
         match control_socket::ask(&socket, &Question::Restart(service)).await {
             Ok(Answer::Restarted(_)) => Ok(Restarted::Yes),
-            // `stratum up` starts the operator once the cluster is ready for it.
-            Ok(Answer::Refused(reason)) if reason.contains("does not run") => Ok(Restarted::NotRunning),
             Ok(Answer::Refused(reason)) => Err(Error::Refused { consumer, reason }),
             Ok(_) => Ok(Restarted::NotRunning),
             Err(control_socket::Error::NotRunning { .. }) => Ok(Restarted::NotRunning),

@@ -66,6 +66,23 @@ async fn files_that_are_missing_or_make_no_sense_are_made_anew() {
     assert!(bench.rotate(&renewal()).await.unwrap().reissued.is_empty());
 }
 
+/// Whoever started after an earlier run's files may be older than these.
+#[tokio::test]
+async fn an_old_moment_is_forgotten_while_new_files_are_written() {
+    let bench = Bench::controller();
+    let mut earlier = rotation_incomplete::Incomplete::new(OPERATION, false, BTreeSet::new(), clock::now());
+    earlier.written = Some(Moment::take());
+    earlier.save(bench.layout()).unwrap();
+    // Nothing can be renamed over a folder: the run ends in the middle of its writes.
+    let path = bench.pki("scheduler.crt");
+    std::fs::remove_file(&path).unwrap();
+    std::fs::create_dir(&path).unwrap();
+    let error = bench.rotate(&forced(Keys::New)).await.unwrap_err();
+    assert!(matches!(error, Error::Write(_)), "{error}");
+    let marker = rotation_incomplete::load(bench.layout()).unwrap().unwrap();
+    assert!(marker.written.is_none() && marker.leaves.len() > 5, "{marker:?}");
+}
+
 #[tokio::test]
 async fn a_marker_that_cannot_be_read_stands_for_everybody() {
     let bench = Bench::controller();
