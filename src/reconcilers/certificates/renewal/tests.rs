@@ -114,6 +114,36 @@ fn nothing_is_renewed_for_nothing() {
     assert_eq!(decision.concerns[0].kind, ConcernKind::NoSigner);
 }
 
+/// Otherwise it would be due from its first moment on, and after that renewal be left alone for longer than it lives.
+#[test]
+fn windows_and_pauses_are_of_the_shorter_life() {
+    let short = Leaf {
+        lifetime: Some(YEAR),
+        ..made("apiserver", start(), MINUTE * 10, far())
+    };
+    let at = |leaf: &Leaf, now, last: Option<Timestamp>| {
+        let observed = Observed {
+            last: last.map(|at| LastAttempt {
+                at,
+                succeeded: true,
+                failures: 0,
+            }),
+            ..of(std::slice::from_ref(leaf))
+        };
+        decide(&observed, now, 0.0).action
+    };
+    assert!(matches!(at(&short, start() + MINUTE, None), Action::Wait { .. }));
+    let almost = start() + MINUTE * 9;
+    let action = at(&short, almost, Some(start()));
+    assert!(matches!(action, Action::Attempt { .. }), "{action:?}");
+    // One that lives for a year, where new ones live for ten minutes: it ends first, and is not renewed to end earlier.
+    let long = Leaf {
+        lifetime: Some(MINUTE * 10),
+        ..made("apiserver", start(), YEAR, far())
+    };
+    assert!(matches!(at(&long, start() + DAY * 300, None), Action::Wait { .. }));
+}
+
 #[test]
 fn a_leaf_without_its_key_is_made_new_whatever_its_dates_say() {
     let broken = Leaf {
