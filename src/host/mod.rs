@@ -16,6 +16,7 @@ pub mod enter;
 pub mod entropy;
 pub mod etcd;
 pub mod folder;
+mod held_process;
 pub mod host_name;
 pub mod https;
 pub mod images;

@@ -109,6 +109,19 @@ pub enum Error {
         /// How long was waited.
         limit: Duration,
     },
+    /// It does not end, not even when it is killed.
+    #[error(
+        "{component} does not end: its processes {pids:?} are still there after {limit:?}, though they were killed; one that \
+         `ps` shows in state D waits for a disk or a mount, and ends with that"
+    )]
+    NotEnding {
+        /// The component.
+        component: Component,
+        /// How long was waited.
+        limit: Duration,
+        /// The processes.
+        pids: Vec<u32>,
+    },
     /// It did not begin to answer.
     #[error("{component} does not answer on loopback port {port} after {limit:?}: see `stratum logs {component}`")]
     NotActive {

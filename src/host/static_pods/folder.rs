@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustix::process::Signal;
 use strum::IntoEnumIterator;
 
 use super::super::atomic_file::{self, Access};
@@ -12,7 +14,7 @@ use super::super::layout::Layout;
 use super::super::node_state::{self, NodeState, Profile};
 use super::lifecycle::Pacing;
 use super::manifest::{self, ContainerSpec};
-use super::processes::Kernel;
+use super::processes::{Kernel, Signals};
 use super::{Component, Error, Inputs, manifest_name, names_for, profiles, render};
 
 /// The static pods of one node.
@@ -69,12 +71,19 @@ impl StaticPods {
         }
     }
 
-    /// The same, with the process table and the cgroups of the kernel elsewhere than in `/proc` and `/sys/fs/cgroup`.
+    /// The same, with the process table and the cgroups of the kernel elsewhere than in `/proc` and `/sys/fs/cgroup`, and
+    /// somebody else who gets the signals.
     #[must_use]
-    pub fn with_kernel(mut self, processes: impl Into<PathBuf>, cgroups: impl Into<PathBuf>) -> Self {
+    pub fn with_kernel(
+        mut self,
+        processes: impl Into<PathBuf>,
+        cgroups: impl Into<PathBuf>,
+        signals: impl Fn(u32, Signal) + Send + Sync + 'static,
+    ) -> Self {
         self.kernel = Kernel {
             processes: processes.into(),
             cgroups: cgroups.into(),
+            signals: Signals::Other(Arc::new(signals)),
         };
         self
     }

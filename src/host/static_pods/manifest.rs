@@ -1,6 +1,7 @@
 //! A manifest as text: what its container runs, and the change of the one annotation that makes the kubelet replace it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -34,8 +35,11 @@ struct Metadata {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct PodSpec {
     containers: Vec<Container>,
+    #[serde(default)]
+    termination_grace_period_seconds: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -93,6 +97,16 @@ pub(super) fn restarted_at(text: &str) -> Option<String> {
     let pod: Pod = parse(text).ok()?;
     pod.metadata.annotations?.remove(RESTARTED_AT)
 }
+
+/// How long the kubelet lets the pod's processes take to end before it kills them.
+pub(super) fn grace_period(text: &str) -> Result<Duration, String> {
+    let pod: Pod = parse(text)?;
+    let seconds = pod.spec.termination_grace_period_seconds;
+    Ok(Duration::from_secs(seconds.unwrap_or(DEFAULT_GRACE_PERIOD)))
+}
+
+/// Of a pod that says nothing, in seconds. <https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/>
+const DEFAULT_GRACE_PERIOD: u64 = 30;
 
 /// The text with the restart annotation at `value`, and nothing else changed: comments, order and line breaks stay where
 /// the text has the usual form. What was changed is read back and compared; a text of another form is written anew from

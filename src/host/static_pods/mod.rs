@@ -11,7 +11,7 @@
 //! | `profiles` | what each profile brings: files, admission plugins, arguments |
 //! | `render` | pure: node state, layout and inputs in, a Pod out |
 //! | `folder` | the manifests on disk: read, put, write all |
-//! | `lifecycle` | stop, start, restart and the waits |
+//! | `lifecycle` | stop, start, restart and the waits; `in_place`: a restart of the same pod |
 //! | `processes` | what runs, told by the cgroup of a static pod |
 //! | `snapshot` | the set copied aside and put back |
 

@@ -10,7 +10,11 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use rustix::process::Signal;
+
+use super::super::held_process::hold;
 use super::Error;
 
 /// A process of a static pod.
@@ -40,13 +44,33 @@ impl PodCgroup {
     }
 }
 
-/// Where the kernel tells about processes and cgroups; both movable for tests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where the kernel tells about processes and cgroups, and who gets what is sent to them; all movable for tests.
+#[derive(Clone, Debug)]
 pub(super) struct Kernel {
     /// `/proc`
     pub(super) processes: PathBuf,
     /// `/sys/fs/cgroup`
     pub(super) cgroups: PathBuf,
+    /// Who gets the signals.
+    pub(super) signals: Signals,
+}
+
+/// Who gets the signals that are meant for processes.
+#[derive(Clone)]
+pub(super) enum Signals {
+    /// The processes.
+    Processes,
+    /// Somebody who plays them, by id: ids of a made-up process table are those of strangers.
+    Other(Arc<dyn Fn(u32, Signal) + Send + Sync>),
+}
+
+impl std::fmt::Debug for Signals {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Processes => "Processes",
+            Self::Other(_) => "Other",
+        })
+    }
 }
 
 impl Kernel {
@@ -54,7 +78,22 @@ impl Kernel {
         Self {
             processes: PathBuf::from("/proc"),
             cgroups: PathBuf::from("/sys/fs/cgroup"),
+            signals: Signals::Processes,
         }
+    }
+
+    /// Sends a signal to a process that started at `ticks`.
+    pub(super) fn signal(&self, pid: u32, ticks: u64, signal: Signal) -> Result<(), Error> {
+        match &self.signals {
+            Signals::Processes => {
+                let held = hold(pid);
+                if self.start_ticks(pid)? == Some(ticks) {
+                    held.signal(signal);
+                }
+            }
+            Signals::Other(other) => other(pid, signal),
+        }
+        Ok(())
     }
 
     /// Every process in the cgroup of a static pod, by id.

@@ -4,14 +4,13 @@
 //! started, or when it is a program of our payload. A name alone proves nothing: Docker's shims are called the same.
 
 use std::collections::BTreeSet;
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 
 use super::super::clock;
+use super::super::held_process::hold;
 use super::super::layout::Layout;
 use super::report::{Error, Report};
 
@@ -137,37 +136,6 @@ pub(super) async fn end(
         processes: list().into_iter().collect(),
         seconds: DEATH.as_secs(),
     })
-}
-
-/// A process that cannot be mistaken for another any more.
-enum Held {
-    Process(OwnedFd),
-    /// On a kernel older than 5.3.
-    Id(Pid),
-    /// It has ended, which is what was wanted.
-    Ended,
-}
-
-fn hold(id: u32) -> Held {
-    let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) else {
-        return Held::Ended;
-    };
-    match pidfd_open(pid, PidfdFlags::empty()) {
-        Ok(process) => Held::Process(process),
-        Err(Errno::NOSYS) => Held::Id(pid),
-        Err(_) => Held::Ended,
-    }
-}
-
-impl Held {
-    fn signal(&self, signal: Signal) {
-        // It may have ended a moment ago.
-        let _ = match self {
-            Self::Process(process) => pidfd_send_signal(process, signal),
-            Self::Id(pid) => rustix::process::kill_process(*pid, signal),
-            Self::Ended => Ok(()),
-        };
-    }
 }
 
 #[cfg(test)]

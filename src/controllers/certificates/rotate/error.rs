@@ -197,6 +197,14 @@ pub enum Error {
         #[source]
         source: static_pods::Error,
     },
+    /// Nobody would start it again.
+    #[error(
+        "the certificates are replaced, and {consumer} was not moved to them: it runs, and the kubelet, which would start it again, does not answer on loopback port 10248: start that (`systemctl start stratum`, or `systemctl start kubelet` on a node of kubeadm's), then run this again"
+    )]
+    NoKubelet {
+        /// Which.
+        consumer: Consumer,
+    },
     /// A service of `stratum up` was not restarted.
     #[error("the certificates are replaced, and {consumer} was not moved to them: run this again")]
     Service {
@@ -288,6 +296,7 @@ impl Error {
             | Self::NotReady { .. }
             | Self::Lost(_)
             | Self::Stopped
+            | Self::NoKubelet { .. }
             | Self::Rekey(_) => false,
         }
     }

@@ -79,7 +79,9 @@ impl Bench {
         for (name, text) in [("cgroup", "0::/init.scope\n"), ("cmdline", "/sbin/init\0")] {
             atomic_file::write(&init.join(name), text.as_bytes(), Access::Public).unwrap();
         }
-        StaticPods::new(self.layout().clone(), Inputs::default()).with_kernel(proc, self.openssl.path().join("cgroup"))
+        let cgroups = self.openssl.path().join("cgroup");
+        let send = |pid, signal| panic!("{signal:?} for process {pid} of a machine on which none runs");
+        StaticPods::new(self.layout().clone(), Inputs::default()).with_kernel(proc, cgroups, send)
     }
 
     fn run<'a>(&'a self, options: &'a Options, stop: &'a CancellationToken) -> Run<'a> {

@@ -95,6 +95,9 @@ fn node(fields: &mut Map<String, Value>, inputs: Inputs<'_>, state: &NodeState) 
     if state.is_controller() {
         // A worker has none: whoever can write a file there would have a pod that no API server admitted.
         put(fields, json!({"staticPodPath": text(&layout.static_pods())?}));
+        // A restart ends the process of a static pod, and after a few of them the default would keep the next one from
+        // being started for up to five minutes; as it would a control plane whose etcd was down, or whose leaves expired.
+        put(fields, json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
     }
     if !state.taints.is_empty() {
         let taints: Vec<Value> = state

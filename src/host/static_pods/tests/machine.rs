@@ -2,6 +2,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::process::Signal;
 
 use super::*;
 use crate::host::atomic_file::{self, Access};
@@ -10,6 +13,8 @@ use crate::host::static_pods::Error;
 /// A machine of one node.
 pub(super) struct Machine {
     pub(super) root: tempfile::TempDir,
+    /// What was sent to whom.
+    pub(super) signals: Arc<Mutex<Vec<(u32, Signal)>>>,
 }
 
 /// How a machine's cgroups are laid out.
@@ -29,13 +34,16 @@ impl Machine {
     pub(super) fn new() -> Self {
         let machine = Self {
             root: tempfile::tempdir().unwrap(),
+            signals: Arc::default(),
         };
         machine.process(1, "/sbin/init", "0::/init.scope\n", 5);
         machine
     }
 
     pub(super) fn pods(&self) -> StaticPods {
-        let mut pods = pods_under(self.root.path()).with_kernel(self.proc(), self.cgroups());
+        let signals = Arc::clone(&self.signals);
+        let send = move |pid, signal| signals.lock().unwrap().push((pid, signal));
+        let mut pods = pods_under(self.root.path()).with_kernel(self.proc(), self.cgroups(), send);
         pods.pacing.interval = std::time::Duration::from_millis(5);
         pods.pacing.unseen = std::time::Duration::from_millis(60);
         pods.pacing.cleared = std::time::Duration::from_millis(20);

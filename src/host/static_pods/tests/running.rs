@@ -3,13 +3,22 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
+
 use super::machine::{Cgroups, Machine, OTHER_STATIC, STATIC, write};
 use super::*;
-use crate::host::node_state;
 use crate::host::static_pods::{Error, Mark, RESTARTED_AT, manifest};
+use crate::host::{clock, node_state};
 
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(150);
+
+fn another_state() -> NodeState {
+    let mut state = one_controller();
+    let etcd = state.etcd.as_mut().unwrap();
+    etcd.initial_cluster.push(member("beta", "10.0.0.2"));
+    state
+}
 
 impl Machine {
     fn with_state(state: &NodeState) -> (Self, StaticPods) {
@@ -18,6 +27,17 @@ impl Machine {
         pods.write_all(state).unwrap();
         node_state::save(&pods.layout.node_state(), state).unwrap();
         (machine, pods)
+    }
+
+    /// Whose manifests are one controller's, and whose state is one of two: each of them is to be another.
+    fn with_another_state() -> (Self, StaticPods) {
+        let (machine, pods) = Self::with_state(&one_controller());
+        node_state::save(&pods.layout.node_state(), &another_state()).unwrap();
+        (machine, pods)
+    }
+
+    fn sent(&self) -> Vec<(u32, Signal)> {
+        self.signals.lock().unwrap().clone()
     }
 
     /// Ends process 100 once the manifest of etcd is away, and its pod's cgroup later; fails when the manifest is back
@@ -137,7 +157,7 @@ async fn take_up(pods: &StaticPods, before: Vec<u8>, number: usize) -> Vec<Vec<u
 
 #[tokio::test]
 async fn a_restarted_pod_is_left_alone_once_the_kubelet_takes_it_up() {
-    let (_machine, mut pods) = Machine::with_state(&one_controller());
+    let (_machine, mut pods) = Machine::with_another_state();
     pods.pacing.taken_up = LONG;
     assert_eq!(restart_taken_up(&pods, 1).await, 1);
 }
@@ -145,21 +165,21 @@ async fn a_restarted_pod_is_left_alone_once_the_kubelet_takes_it_up() {
 /// It came before the kubelet had closed its books: another is looked at at once, and differs in nothing else.
 #[tokio::test]
 async fn a_pod_that_is_not_taken_up_is_made_another() {
-    let (_machine, mut pods) = Machine::with_state(&one_controller());
+    let (_machine, mut pods) = Machine::with_another_state();
     // As long as nobody is slower than that to look: the third would be one too many.
     pods.pacing.taken_up = Duration::from_secs(1);
     assert_eq!(restart_taken_up(&pods, 2).await, 2);
-    assert!(pods.write_all(&one_controller()).unwrap().is_unchanged());
     // Nobody takes it up: the last one stays.
     pods.pacing.taken_up = Duration::from_millis(5);
-    pods.restart_as_is(Component::Etcd, LONG).await.unwrap();
+    node_state::save(&pods.layout.node_state(), &one_controller()).unwrap();
+    pods.restart(Component::Etcd, LONG).await.unwrap();
     assert!(pods.path(Component::Etcd).exists());
 }
 
 /// Whatever cannot be read of the kubelet's by then: without a manifest there would be no component, and nobody to see it.
 #[tokio::test]
 async fn a_restart_that_cannot_look_any_more_leaves_a_manifest() {
-    let (machine, pods) = Machine::with_state(&one_controller());
+    let (machine, pods) = Machine::with_another_state();
     machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
     let folder = pods.layout.kubelet_root().join("pods");
     let breaks = async {
@@ -208,17 +228,9 @@ async fn nothing_is_stopped_while_the_process_table_is_unknown() {
 
 #[tokio::test]
 async fn a_restart_is_another_pod_of_the_present_state() {
-    let (machine, pods) = Machine::with_state(&one_controller());
+    let (machine, pods) = Machine::with_another_state();
     machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
     let before = pods.read(Component::Etcd).unwrap();
-    let mut state = one_controller();
-    state
-        .etcd
-        .as_mut()
-        .unwrap()
-        .initial_cluster
-        .push(member("beta", "10.0.0.2"));
-    node_state::save(&pods.layout.node_state(), &state).unwrap();
     let (restarted, ()) = tokio::join!(
         pods.restart(Component::Etcd, LONG),
         machine.act_as_kubelet(&pods, Cgroups::V2)
@@ -230,12 +242,18 @@ async fn a_restart_is_another_pod_of_the_present_state() {
     assert_ne!(before, after);
     assert!(!pods.pending(Component::Etcd).exists());
     // The next write keeps what the restart wrote.
-    assert!(pods.write_all(&state).unwrap().is_unchanged());
+    assert!(
+        pods.write_all(&another_state())
+            .unwrap()
+            .changed
+            .iter()
+            .all(|one| *one != Component::Etcd)
+    );
 }
 
 #[tokio::test]
 async fn a_restart_that_cannot_be_stopped_is_started_all_the_same() {
-    let (machine, pods) = Machine::with_state(&one_controller());
+    let (machine, pods) = Machine::with_another_state();
     machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
     let error = pods.restart(Component::Etcd, SHORT).await.unwrap_err();
     assert!(matches!(error, Error::StillRunning { .. }), "{error:?}");
@@ -250,59 +268,111 @@ async fn a_restart_that_cannot_be_stopped_is_started_all_the_same() {
     assert_eq!(pods.read(Component::Etcd).unwrap(), before);
 }
 
-/// An older binary's manifest keeps its image, and its comments.
+/// Only the processes are ended, and each is asked once. The kubelet, which knows the pod and needs nobody's answer, starts
+/// another one; that one is left alone.
 #[tokio::test]
-async fn a_restart_as_is_changes_the_annotation_only() {
-    let (_machine, pods) = Machine::with_state(&one_controller());
-    let old = String::from_utf8(pods.read(Component::Etcd).unwrap()).unwrap();
-    let old = old
-        .replace("etcd:3.7.3-0", "etcd:3.6.0-0  # the older")
-        .replace("kind: Pod\n", "kind: Pod\n\n");
-    write(&pods.path(Component::Etcd), &old);
-    pods.restart_as_is(Component::Etcd, LONG).await.unwrap();
-    let new = String::from_utf8(pods.read(Component::Etcd).unwrap()).unwrap();
-    let added: Vec<&str> = new
-        .lines()
-        .filter(|line| !old.lines().any(|other| other == *line))
-        .collect();
-    assert_eq!(added.len(), 2, "{added:?}");
-    assert!(
-        added[0].contains("annotations:") && added[1].contains(RESTARTED_AT),
-        "{added:?}"
-    );
-    assert!(old.lines().all(|line| new.lines().any(|other| other == line)));
-    let error = pods.restart_as_is(Component::KubeVip, LONG).await.unwrap_err();
-    assert!(matches!(error, Error::NoManifest { .. }), "{error:?}");
+async fn a_pod_that_is_to_stay_is_restarted_by_ending_its_processes() {
+    for as_is in [false, true] {
+        let (machine, pods) = Machine::with_state(&one_controller());
+        let before = pods.read(Component::Etcd).unwrap();
+        machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
+        let younger = Mark::take().ticks() + 100_000;
+        machine.in_pod(Cgroups::V2, 101, "etcd", STATIC, younger);
+        machine.in_pod(Cgroups::V2, 102, "kube-apiserver", OTHER_STATIC, 1);
+        let restart = async {
+            match as_is {
+                true => pods.restart_as_is(Component::Etcd, LONG).await,
+                false => pods.restart(Component::Etcd, LONG).await,
+            }
+            .unwrap();
+            assert!(!machine.proc().join("100").exists(), "before the process has ended");
+        };
+        let ends = async {
+            while machine.sent().is_empty() {
+                assert!(pods.path(Component::Etcd).exists());
+                tokio::task::yield_now().await;
+            }
+            clock::sleep(pods.pacing.interval * 5).await;
+            machine.end(100);
+        };
+        tokio::join!(restart, ends);
+        assert_eq!(machine.sent(), [(100, Signal::TERM)], "as is: {as_is}");
+        assert_eq!(pods.read(Component::Etcd).unwrap(), before);
+        assert!(!pods.pending(Component::Etcd).exists());
+    }
 }
 
-/// Killed after the manifest was taken away: the older manifest is not lost.
+/// As the kubelet does it: killed after the grace period of the pod, and not before.
 #[tokio::test]
-async fn an_interrupted_restart_as_is_goes_on_with_the_same_manifest() {
+async fn a_process_that_does_not_end_is_killed_after_the_grace_period() {
     let (machine, pods) = Machine::with_state(&one_controller());
-    let old = String::from_utf8(pods.read(Component::Etcd).unwrap())
-        .unwrap()
-        .replace("3.7.3-0", "3.6.0-0");
-    write(&pods.path(Component::Etcd), &old);
     machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
-    let killed = tokio::time::timeout(Duration::from_millis(50), pods.restart_as_is(Component::Etcd, LONG)).await;
+    let error = pods.restart_as_is(Component::Etcd, SHORT).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::NotEnding { pids, .. } if *pids == [100]),
+        "{error:?}"
+    );
+    assert_eq!(machine.sent(), [(100, Signal::TERM)]);
+    let text = String::from_utf8(pods.read(Component::Etcd).unwrap()).unwrap();
+    let seconds = |seconds: &str| text.replace("terminationGracePeriodSeconds: 30", seconds);
+    for (text, wanted) in [
+        (text.clone(), 30),
+        (seconds("terminationGracePeriodSeconds: 7"), 7),
+        (seconds(""), 30),
+    ] {
+        assert_eq!(manifest::grace_period(&text).unwrap(), Duration::from_secs(wanted));
+    }
+    write(
+        &pods.path(Component::Etcd),
+        &seconds("terminationGracePeriodSeconds: 0"),
+    );
+    let killed = async {
+        while !machine.sent().contains(&(100, Signal::KILL)) {
+            tokio::task::yield_now().await;
+        }
+        machine.end(100);
+    };
+    let (restarted, ()) = tokio::join!(pods.restart_as_is(Component::Etcd, LONG), killed);
+    restarted.unwrap();
+}
+
+/// An older binary's manifest keeps its image and its comments, to the byte.
+#[tokio::test]
+async fn a_restart_as_is_changes_no_manifest() {
+    let (_machine, pods) = Machine::with_state(&one_controller());
+    let old = String::from_utf8(pods.read(Component::Etcd).unwrap()).unwrap();
+    let old = old.replace("etcd:3.7.3-0", "etcd:3.6.0-0  # the older");
+    write(&pods.path(Component::Etcd), &old);
+    pods.restart_as_is(Component::Etcd, LONG).await.unwrap();
+    assert_eq!(pods.read(Component::Etcd).unwrap(), old.as_bytes());
+    let error = pods.restart_as_is(Component::KubeVip, LONG).await.unwrap_err();
+    assert!(matches!(error, Error::NoManifest { .. }), "{error:?}");
+    write(&pods.path(Component::Etcd), "no pod");
+    let error = pods.restart_as_is(Component::Etcd, LONG).await.unwrap_err();
+    assert!(matches!(error, Error::Malformed { .. }), "{error:?}");
+}
+
+/// Killed after the manifest was taken away: the one that was to follow is not lost.
+#[tokio::test]
+async fn an_interrupted_restart_is_gone_on_with_as_it_was_meant() {
+    let (machine, pods) = Machine::with_another_state();
+    machine.in_pod(Cgroups::V2, 100, "etcd", STATIC, 1);
+    let killed = tokio::time::timeout(Duration::from_millis(50), pods.restart(Component::Etcd, LONG)).await;
     assert!(killed.is_err());
     assert!(!pods.path(Component::Etcd).exists() && pods.pending(Component::Etcd).exists());
     machine.end(100);
     std::fs::remove_dir_all(machine.pod_cgroup(Cgroups::V2, STATIC)).unwrap();
+    node_state::save(&pods.layout.node_state(), &one_controller()).unwrap();
+    let says_two = || {
+        let text = String::from_utf8(pods.read(Component::Etcd).unwrap()).unwrap();
+        text.contains("beta=")
+    };
     pods.restart_as_is(Component::Etcd, LONG).await.unwrap();
-    assert!(
-        String::from_utf8(pods.read(Component::Etcd).unwrap())
-            .unwrap()
-            .contains("3.6.0-0")
-    );
+    assert!(says_two());
     assert!(!pods.pending(Component::Etcd).exists());
     // From the state, the interruption is forgotten.
     pods.start(Component::Etcd).unwrap();
-    assert!(
-        String::from_utf8(pods.read(Component::Etcd).unwrap())
-            .unwrap()
-            .contains("3.7.3-0")
-    );
+    assert!(!says_two());
 }
 
 #[test]

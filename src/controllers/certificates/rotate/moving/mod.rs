@@ -34,7 +34,8 @@ pub(super) struct Patience {
     pub(super) reload: Duration,
     /// For the processes of a component to end.
     pub(super) stop: Duration,
-    /// For a component that was started to answer.
+    /// For a component to answer: what has crashed a few times is started again by a kubelet of kubeadm's only when five
+    /// minutes have passed.
     pub(super) answer: Duration,
     /// For the kubelet to answer after its start.
     pub(super) kubelet: Duration,
@@ -45,7 +46,7 @@ impl Default for Patience {
         Self {
             reload: Duration::from_secs(30),
             stop: Duration::from_secs(150),
-            answer: Duration::from_secs(180),
+            answer: Duration::from_secs(360),
             kubelet: Duration::from_secs(60),
         }
     }

@@ -46,28 +46,36 @@ impl Mover<'_> {
         }
     }
 
-    /// A static pod: taken away, put back with another annotation, and waited for.
+    /// A static pod: its processes are ended, and what the kubelet starts then is waited for.
     async fn pod(&mut self, consumer: Consumer, component: Component, reason: Reason) -> Result<Restarted, Error> {
         let failed = |source| Error::Move { consumer, source };
         let pids = self.pods.pids(component).map_err(failed)?;
         if pids.is_empty() && !(self.kubelet_runs && self.pods.has_manifest(component)) {
             return Ok(Restarted::NotRunning);
         }
+        if !self.kubelet_runs {
+            return Err(Error::NoKubelet { consumer });
+        }
         let is_up = self.pods.active(component).await || component.listener().is_none();
-        if reason == Reason::AtStart && is_up && !pids.is_empty() && self.is_younger(component).map_err(failed)? {
+        let older = self.pods.older(component, self.mark).map_err(failed)?;
+        let is_younger = !pids.is_empty() && older.is_empty();
+        if reason == Reason::AtStart && is_up && is_younger {
             return Ok(Restarted::Younger);
         }
         if component > Component::KubeApiserver {
             self.gate().await?;
         }
         let Patience { stop, answer, .. } = self.patience;
-        // Not rendered anew: that would put the images of another binary in with a certificate.
-        let restarted = if self.pods.has_manifest(component) {
-            self.pods.restart_as_is(component, stop).await
-        } else {
-            self.pods.restart(component, stop).await
-        };
-        restarted.map_err(failed)?;
+        // What was started after the write and does not answer yet is on its way.
+        if reason != Reason::Down || !is_younger {
+            // Not rendered anew: that would put the images of another binary in with a certificate.
+            let restarted = if self.pods.has_manifest(component) {
+                self.pods.restart_as_is(component, stop).await
+            } else {
+                self.pods.restart(component, stop).await
+            };
+            restarted.map_err(failed)?;
+        }
         self.pods
             .wait_replaced(component, self.mark, stop)
             .await
@@ -90,16 +98,6 @@ impl Mover<'_> {
             clock::sleep(PACE).await;
         }
         Ok(())
-    }
-
-    fn is_younger(&self, component: Component) -> Result<bool, static_pods::Error> {
-        for pid in self.pods.pids(component)? {
-            let started = self.pods.start_ticks(pid)?;
-            if started.is_some_and(|ticks| Mark::at(ticks) <= self.mark) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
     }
 
     /// A service of `stratum up`.

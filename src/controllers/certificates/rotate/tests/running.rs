@@ -1,7 +1,7 @@
 //! Components that run: a kubelet made of a task beside real files, and real listeners.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::DropGuard;
 
 use super::*;
-use crate::host::static_pods::{Component, RESTARTED_AT};
+use crate::host::static_pods::Component;
 use crate::pki::hexadecimal;
 use crate::reconcilers::certificates::moves::{Consumer, Proof, Reason};
 
@@ -65,7 +65,14 @@ impl Running {
             ..examples::one_controller()
         };
         let bench = Bench::of(&state, |_| {});
-        let mut pods = bench.pods();
+        let root = bench.openssl.path();
+        let signalled: Signalled = Arc::default();
+        let sent = Arc::clone(&signalled);
+        let mut pods = bench
+            .pods()
+            .with_kernel(root.join("proc"), root.join("cgroup"), move |pid, _| {
+                sent.lock().unwrap().insert(pid);
+            });
         let mut listeners = Vec::new();
         for component in RUNNING {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -81,6 +88,7 @@ impl Running {
             bench.openssl.path().to_owned(),
             bench.layout().kubelet_root(),
             pods.clone(),
+            signalled,
             stop.clone(),
         ));
         let running = Self {
@@ -116,15 +124,20 @@ impl Running {
     }
 }
 
-/// Runs what the manifests say; the first processes at tick 1, and whatever follows now.
-async fn kubelet(root: PathBuf, folder: PathBuf, pods: StaticPods, stop: CancellationToken) {
+/// Who got a signal.
+type Signalled = Arc<Mutex<BTreeSet<u32>>>;
+
+/// Runs what the manifests say, and starts again what was ended; the first processes at tick 1, and whatever follows now.
+async fn kubelet(root: PathBuf, folder: PathBuf, pods: StaticPods, signalled: Signalled, stop: CancellationToken) {
     let mut running: BTreeMap<Component, (String, u32)> = BTreeMap::new();
     let mut next = 100;
     while !stop.is_cancelled() {
         for component in RUNNING {
             let text = std::fs::read(pods.path(component)).ok();
             let uid = text.map(|text| hexadecimal(&Sha256::digest(&text)[..16]));
-            if running.get(&component).map(|(uid, _)| uid) == uid.as_ref() {
+            let ended = |pid: &u32| signalled.lock().unwrap().contains(pid);
+            let is_same = |(old, pid): &(String, u32)| uid.as_ref() == Some(old) && !ended(pid);
+            if running.get(&component).is_some_and(is_same) || (uid.is_none() && !running.contains_key(&component)) {
                 continue;
             }
             if let Some((old, pid)) = running.remove(&component) {
@@ -153,19 +166,34 @@ async fn who_reads_at_its_start_is_restarted_once_and_is_younger_then() {
     let rotated = running.run(&options, &stop).rotate(&mut Vec::new()).await.unwrap();
     for (component, (pid, manifest)) in RUNNING.iter().zip(before) {
         assert_ne!(running.pid(*component), pid);
-        let after = running.manifest(*component);
-        let plain = |text: &str| -> Vec<String> {
-            let lines = text.lines().filter(|line| !line.contains(RESTARTED_AT));
-            lines.map(str::to_owned).collect()
-        };
-        assert_eq!(plain(&after), plain(&manifest), "nothing else of the pod is another");
-        assert_ne!(after, manifest);
+        assert_eq!(running.manifest(*component), manifest, "the pod is the same");
     }
     let scheduler = moved(&rotated, Consumer::KubeScheduler);
     assert_eq!(scheduler.restart, Some(Reason::AtStart));
     assert_eq!(scheduler.proofs["scheduler"], Proof::StartedAfter);
     assert_eq!(moved(&rotated, Consumer::Etcd).proofs["etcd/server"], Proof::NotRunning);
     assert!(!running.bench.has_marker());
+}
+
+/// Nobody would start again what was ended.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_ended_where_no_kubelet_runs() {
+    let running = Running::new().await;
+    let before = RUNNING.map(|component| running.pid(component));
+    let (options, stop) = (forced(Keys::New), CancellationToken::new());
+    let run = Run {
+        // Nobody listens there.
+        kubelet_health: "127.0.0.1:1".parse().unwrap(),
+        ..running.run(&options, &stop)
+    };
+    let error = run.rotate(&mut Vec::new()).await.unwrap_err();
+    assert!(
+        matches!(error, Error::NoKubelet { .. }) && !error.is_refusal(),
+        "{error}"
+    );
+    assert_eq!(RUNNING.map(|component| running.pid(component)), before);
+    let marker = rotation_incomplete::load(running.bench.layout()).unwrap().unwrap();
+    assert!(marker.waiting.unwrap().contains("kube-scheduler"));
 }
 
 /// Stops a run when it tells these words.
