@@ -9,6 +9,7 @@ pub mod csr;
 pub mod departed;
 pub mod election;
 pub mod grants;
+pub mod helm;
 pub mod host_name;
 pub mod inventory;
 pub mod joining;
