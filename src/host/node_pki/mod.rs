@@ -12,7 +12,6 @@
 
 mod authorities;
 mod claim_key;
-mod drift;
 mod error;
 mod kubeconfigs;
 mod kubelet_client;
@@ -33,7 +32,6 @@ use crate::pki::key::Key;
 
 pub use authorities::{Files, Received, read_authorities, write_authorities, write_trust};
 pub use claim_key::{claim_key, forget_claim_key, kept_claim_key};
-pub use drift::subject_drift;
 pub use error::Error;
 pub use kubeconfigs::{kubeconfigs, write_kubeconfigs};
 pub use kubelet_client::kubelet_client_files;

@@ -146,10 +146,7 @@ impl Mover<'_> {
         let reason = if is_new { Reason::AtStart } else { Reason::Down };
         let restarted = self.restart(Consumer::Kubelet, reason).await?;
         if restarted == Restarted::Yes || (is_new && !self.by_hand.is_empty()) {
-            let deadline = clock::monotonic() + self.patience.kubelet;
-            while !self.kubelet_answers().await && clock::monotonic() < deadline {
-                clock::sleep(PACE).await;
-            }
+            self.until_the_kubelet_answers(progress).await?;
         }
         self.kubelet_runs = self.kubelet_answers().await;
         if !is_new && restarted != Restarted::Yes {
@@ -167,6 +164,30 @@ impl Mover<'_> {
         };
         tell(progress, told(&moved));
         Ok(Some(moved))
+    }
+
+    /// Waits, as long as its patience goes: whether it answers then is asked again.
+    pub(in super::super) async fn until_the_kubelet_answers(
+        &self,
+        progress: &mut (dyn Write + Send),
+    ) -> Result<(), Error> {
+        let limit = self.patience.kubelet;
+        let deadline = clock::monotonic() + limit;
+        let mut is_told = false;
+        while !self.kubelet_answers().await && clock::monotonic() < deadline {
+            if !is_told {
+                tell(
+                    progress,
+                    format_args!("kubelet: waiting until it answers, at most {} s", limit.as_secs()),
+                );
+                is_told = true;
+            }
+            let pause = self.stop.run_until_cancelled(clock::sleep(PACE));
+            if pause.await.is_none() {
+                return Err(Error::Stopped);
+            }
+        }
+        Ok(())
     }
 
     /// Whether there is anybody who could hold an old certificate.

@@ -10,6 +10,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::DropGuard;
 
 use super::*;
+use crate::host::certificates::Entry;
 use crate::host::static_pods::Component;
 use crate::pki::hexadecimal;
 use crate::reconcilers::certificates::moves::{Consumer, Proof, Reason};
@@ -115,6 +116,31 @@ impl Running {
         }
     }
 
+    /// Who brings the consumers of a new serving certificate to it.
+    fn mover<'a>(&'a self, stop: &'a CancellationToken, entries: Vec<Entry>) -> Mover<'a> {
+        let leaves = ["apiserver".to_owned()].into();
+        Mover {
+            machine: &self.bench.machine,
+            pods: self.pods.clone(),
+            entries,
+            mark: Mark::take(),
+            marker: rotation_incomplete::Incomplete::new(OPERATION, false, leaves, clock::now()),
+            fenced: &Fenced::Skipped,
+            stop,
+            kube_vip_required: false,
+            patience: Patience {
+                reload: Duration::from_millis(300),
+                answer: Duration::from_secs(2),
+                stop: Duration::from_secs(1),
+                ..Patience::default()
+            },
+            kubelet_health: self.health,
+            kubelet_runs: true,
+            by_hand: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
     fn pid(&self, component: Component) -> u32 {
         self.pods.pids(component).unwrap()[0]
     }
@@ -194,6 +220,22 @@ async fn nothing_is_ended_where_no_kubelet_runs() {
     assert_eq!(RUNNING.map(|component| running.pid(component)), before);
     let marker = rotation_incomplete::load(running.bench.layout()).unwrap().unwrap();
     assert!(marker.waiting.unwrap().contains("kube-scheduler"));
+}
+
+/// A minute is long for somebody who wants to stop, and for somebody who is not told what is waited for.
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_for_the_kubelet_is_told_and_can_be_stopped() {
+    let running = Running::new().await;
+    let stop = CancellationToken::new();
+    let mut mover = running.mover(&stop, Vec::new());
+    // Nobody listens there.
+    mover.kubelet_health = "127.0.0.1:1".parse().unwrap();
+    mover.patience.kubelet = Duration::from_secs(600);
+    let mut told = StopsAt("waiting until it answers", stop.clone());
+    let waited = tokio::time::timeout(Duration::from_secs(60), mover.until_the_kubelet_answers(&mut told)).await;
+    assert!(matches!(waited, Ok(Err(Error::Stopped))), "{waited:?}");
+    mover.kubelet_health = running.health;
+    mover.until_the_kubelet_answers(&mut Vec::new()).await.unwrap();
 }
 
 /// Stops a run when it tells these words.
@@ -290,27 +332,7 @@ async fn a_listener_is_asked_and_not_believed() {
                 entry.listeners.push(address);
             }
         }
-        let leaves = ["apiserver".to_owned()].into();
-        let mut mover = Mover {
-            machine: &bench.machine,
-            pods: running.pods.clone(),
-            entries,
-            mark: Mark::take(),
-            marker: rotation_incomplete::Incomplete::new(OPERATION, false, leaves, clock::now()),
-            fenced: &Fenced::Skipped,
-            stop: &stop,
-            kube_vip_required: false,
-            patience: Patience {
-                reload: Duration::from_millis(300),
-                answer: Duration::from_secs(2),
-                stop: Duration::from_secs(1),
-                ..Patience::default()
-            },
-            kubelet_health: running.health,
-            kubelet_runs: true,
-            by_hand: Vec::new(),
-            warnings: Vec::new(),
-        };
+        let mut mover = running.mover(&stop, entries);
         // The API server's own process has to be seen, or there is nobody who could serve anything.
         start(
             bench.openssl.path(),
