@@ -269,13 +269,18 @@ pub struct ChartStatus {
 
 /// An attempt that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Failed {
     /// What was to be applied.
     pub hash: String,
     /// How many times in a row.
     pub times: u32,
     /// When the last one ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
+    /// Whether the chart could not be fetched, which is tried again whatever the policy: nothing was begun.
+    #[serde(default)]
+    pub is_of_the_source: bool,
 }
 
 /// A condition, as Kubernetes has them.
