@@ -15,6 +15,7 @@ mod departed;
 mod etcd_members;
 mod fence;
 mod grants;
+mod helm;
 mod inventory;
 mod joining;
 mod leader;

@@ -11,6 +11,7 @@ pub mod csr;
 pub mod departed;
 mod exposition;
 mod grants;
+pub mod helm;
 mod inventory;
 pub mod spread;
 #[cfg(test)]
@@ -138,6 +139,8 @@ pub struct Metrics {
     pub departed: departed::DepartedMetrics,
     /// The spread of CoreDNS.
     pub spread: spread::SpreadMetrics,
+    /// Charts.
+    pub helm: helm::HelmMetrics,
 }
 
 impl Metrics {
@@ -156,6 +159,7 @@ impl Metrics {
             grants: GrantMetrics::register(&mut registry),
             departed: departed::DepartedMetrics::register(&mut registry),
             spread: spread::SpreadMetrics::register(&mut registry),
+            helm: helm::HelmMetrics::register(&mut registry),
             registry: Arc::new(registry),
             machine: None,
         }

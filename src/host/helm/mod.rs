@@ -26,12 +26,13 @@ const MAJOR: u64 = 4;
 const USER: (u32, u32) = (64738, 64738);
 /// Of each output of helm that much is kept.
 const KEPT: usize = 1024 * 1024;
-/// How long helm may take to end when it is asked to.
-const GRACE: Duration = Duration::from_secs(10);
+/// How long helm may take to end when it is asked to: shorter than what is left of a term when it is over.
+const GRACE: Duration = Duration::from_secs(2);
 /// How long it may take to say its version.
 const VERSION_LIMIT: Duration = Duration::from_secs(20);
-/// Where workspaces are, where we are root: helm's user is let into it.
-const FOLDER: &str = "/run/stratum-helm";
+/// The working directory, by a name that helm's user may follow wherever it lies: no folder above it is passed through. Go
+/// takes it for the directory's name when it stands in `PWD`.
+const HERE: &str = "/proc/self/cwd";
 
 /// helm, ready to run.
 #[derive(Clone, Debug)]
@@ -154,7 +155,7 @@ const LONGEST_COMPLAINT: usize = 800;
 
 impl Helm {
     /// helm at the first of these places where a file is; `trampoline` is a `stratum` executable, and `state` a folder of
-    /// ours, in which helm's are where we are not root.
+    /// ours, in which helm's are.
     ///
     /// # Errors
     /// When there is none, or it is of another generation.
@@ -167,10 +168,7 @@ impl Helm {
             path,
             version: semver::Version::new(MAJOR, 0, 0),
             trampoline: trampoline.to_owned(),
-            folder: match is_root {
-                true => PathBuf::from(FOLDER),
-                false => state.join("helm"),
-            },
+            folder: state.join("helm"),
             user: is_root.then_some(USER),
         };
         workspace::sweep(&helm.folder);
@@ -244,6 +242,9 @@ impl Helm {
             .confined(&self.trampoline, confinement)
             .folder(workspace.path());
         for (name, folder) in [
+            ("PWD", ""),
+            // Nothing is there: a registry's configuration could name a program that is to be asked for a password.
+            ("PATH", "home/programs"),
             ("HOME", "home"),
             ("HELM_CACHE_HOME", "home/cache"),
             ("HELM_CONFIG_HOME", "home/config"),
@@ -253,7 +254,9 @@ impl Helm {
             ("TMPDIR", "home"),
             ("KUBECONFIG", workspace::KUBECONFIG),
         ] {
-            program = program.variable(name, workspace.path().join(folder));
+            let path = Path::new(HERE).join(folder);
+            // Without the slash that an empty name leaves.
+            program = program.variable(name, path.components().collect::<PathBuf>());
         }
         program = program
             .variable("PATH", "/usr/bin:/bin")

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 
 use secrecy::{ExposeSecret, SecretString};
@@ -29,9 +29,7 @@ impl Workspace {
             let path = path.to_owned();
             move |source| Error::Owner { path, source }
         };
-        atomic_file::create_folder(folder, Access::Public).map_err(Error::Workspace)?;
-        // Helm's user passes through it, and sees nothing of it.
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o711)).map_err(failed(folder))?;
+        atomic_file::create_folder(folder, Access::Secret).map_err(Error::Workspace)?;
         let number: [u8; 8] = entropy::bytes();
         let path = folder.join(format!("{}-{}", std::process::id(), hexadecimal(&number)));
         let workspace = Self { path, user };
@@ -131,6 +129,8 @@ pub(super) fn sweep(folder: &Path) {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -140,7 +140,7 @@ mod tests {
         let workspace = Workspace::new(&folder, None).unwrap();
         workspace.put("values-0.yaml", b"password: hunter2").unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!(mode(&folder), 0o711);
+        assert_eq!(mode(&folder), 0o700);
         assert_eq!(mode(workspace.path()), 0o700);
         assert_eq!(mode(&workspace.path().join("values-0.yaml")), 0o600);
         assert_eq!(workspace.fetched(), None);

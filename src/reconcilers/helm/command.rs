@@ -9,7 +9,7 @@ use secrecy::{ExposeSecret, SecretString};
 use super::decide::Action;
 use super::digest::Digest;
 use super::source::{Accepted, Source};
-use super::spec::{ChartSpec, ConfigSpec, CrdPolicy, ServerSide};
+use super::spec::{ChartSpec, ConfigSpec, CrdPolicy, DriftDetection, ServerSide};
 use super::values::{Document, set_arguments};
 use super::{ChartId, DIGEST_LABEL, NAME_LABEL, NAMESPACE_LABEL, ReleaseId};
 
@@ -220,12 +220,6 @@ pub fn uninstall(release: &ReleaseId, acts_as: Option<(&str, &str)>, timeout: u6
     run
 }
 
-/// The run that prints the CRDs of a chart.
-#[must_use]
-pub fn show_crds(chart: &str) -> Invocation {
-    Invocation::of(&["show", "crds", chart])
-}
-
 /// The fields that are accepted and do nothing.
 #[must_use]
 pub fn without_effect(spec: &ChartSpec) -> Vec<&'static str> {
@@ -235,6 +229,13 @@ pub fn without_effect(spec: &ChartSpec) -> Vec<&'static str> {
         ("backOffLimit", spec.back_off_limit.is_some()),
         ("podSecurityContext", spec.pod_security_context.is_some()),
         ("securityContext", spec.security_context.is_some()),
+        // Drift is not looked for yet, and CRDs are made by helm alone.
+        (
+            "driftDetection",
+            spec.drift_detection
+                .is_some_and(|mode| mode != DriftDetection::Disabled),
+        ),
+        ("crds: createReplace", spec.crds == Some(CrdPolicy::CreateReplace)),
     ];
     fields
         .into_iter()

@@ -80,6 +80,16 @@ pub enum Refusal {
     /// Values would be read by everybody who may read ConfigMaps.
     #[error("spec.driver is configmap: leave it out, releases are kept in Secrets")]
     Driver,
+    /// The file is not there.
+    #[error(
+        "{path} is not below the manifests folder of this controller ({reason}): put it there, on every controller"
+    )]
+    NoFile {
+        /// The file.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
     /// A path that leads somewhere else.
     #[error("spec.chart is {0:?}: name a .tgz file below the manifests folder, without '..'")]
     Path(String),

@@ -182,8 +182,7 @@ fn what_is_secret_is_no_argument() {
 
 #[test]
 fn what_has_no_effect_is_named() {
-    let all =
-        "{chart: a.tgz, bootstrap: true, jobImage: a, backOffLimit: 1, podSecurityContext: {}, securityContext: {}}";
+    let all = "{chart: a.tgz, bootstrap: true, jobImage: a, backOffLimit: 1, podSecurityContext: {}, securityContext: {}, driftDetection: repair, crds: createReplace}";
     assert_eq!(
         without_effect(&spec(all)),
         [
@@ -191,7 +190,9 @@ fn what_has_no_effect_is_named() {
             "jobImage",
             "backOffLimit",
             "podSecurityContext",
-            "securityContext"
+            "securityContext",
+            "driftDetection",
+            "crds: createReplace"
         ]
     );
     assert!(without_effect(&spec("chart: a.tgz")).is_empty());

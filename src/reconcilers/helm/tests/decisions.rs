@@ -197,6 +197,7 @@ fn failed(policy: &str, times: u32, seconds_ago: i64) -> Observed {
             hash: wanted().as_str().to_owned(),
             times,
             at: Some(now() - SignedDuration::from_secs(seconds_ago)),
+            message: String::new(),
             is_of_the_source: false,
         }),
         revisions: with(&[(1, Deployed, false), (2, FailedRelease, true)]).revisions,
