@@ -251,7 +251,7 @@ impl Concern for HelmCharts {
         let observed = Observed {
             wish,
             is_owner_there,
-            rival: read::rival(&charts, &chart),
+            rival: read::rival(&charts, &chart, &self.shared.settings.policy),
             dependencies: depends_on
                 .into_iter()
                 .map(|on| (on.clone(), read::dependency(&charts, &on)))

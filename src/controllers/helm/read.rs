@@ -16,11 +16,11 @@ use super::index::Named;
 use super::object::{CHARTS, GROUP, HelmChart, HelmChartConfig};
 use crate::controllers::cluster::{self, CallError, CallErrorKind};
 use crate::pki::hexadecimal;
-use crate::reconcilers::helm::command::Credentials;
+use crate::reconcilers::helm::command::{Credentials, only_passwords};
 use crate::reconcilers::helm::decide::Dependency;
 use crate::reconcilers::helm::refusal::Refusal;
 use crate::reconcilers::helm::release::{Revision, SECRET_KEY};
-use crate::reconcilers::helm::source::Source;
+use crate::reconcilers::helm::source::{Policy, Source, accept};
 use crate::reconcilers::helm::spec::{ChartSpec, ConfigSpec};
 use crate::reconcilers::helm::values::{Data, Sources};
 use crate::reconcilers::helm::{ChartId, ReleaseId};
@@ -168,14 +168,14 @@ impl Reader {
             let Some(data) = self.secret(namespace, &secret.name).await? else {
                 return Ok(Err(missing("Secret", &secret.name)));
             };
-            let Some(config) = text(&data, key) else {
+            let Some(config) = text(&data, key).and_then(|config| only_passwords(&config)) else {
                 return Ok(Err(Refusal::MissingKey {
                     kind: "Secret",
                     name: secret.name.clone(),
-                    key: key.to_owned(),
+                    key: format!("{key}, with \"auths\" in it"),
                 }));
             };
-            credentials.registry = Some(config.into());
+            credentials.registry = Some(config);
         }
         Ok(Ok(credentials))
     }
@@ -271,19 +271,23 @@ pub(super) fn dependency(charts: &[HelmChart], id: &ChartId) -> Dependency {
     }
 }
 
-/// The older HelmChart that wants the same release, if there is one. Of the same second, the first by name.
-pub(super) fn rival(charts: &[HelmChart], chart: &HelmChart) -> Option<ChartId> {
-    let release = release_of(chart);
+/// The release that an accepted HelmChart wants. Anybody who may create HelmCharts somewhere can write any namespace into
+/// one, and one that is not accepted has to keep nobody from anything.
+pub(super) fn accepted_release(chart: &HelmChart, policy: &Policy) -> Option<ReleaseId> {
+    let accepted = accept(&id_of(chart), &chart.spec.chart, policy);
+    accepted.ok().map(|accepted| accepted.release)
+}
+
+/// The older HelmChart that wants the same release, and is accepted, if there is one. Of the same second, the first by name.
+pub(super) fn rival(charts: &[HelmChart], chart: &HelmChart, policy: &Policy) -> Option<ChartId> {
+    let release = Some(release_of(chart));
     let age = |chart: &HelmChart| {
-        (
-            chart.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            id_of(chart),
-        )
+        let created = chart.metadata.creation_timestamp.as_ref();
+        (created.map(|time| time.0), id_of(chart))
     };
     let own = age(chart);
-    let rivals = charts
-        .iter()
-        .filter(|other| release_of(other) == release && age(other) < own);
+    let older = charts.iter().filter(|other| age(other) < own);
+    let rivals = older.filter(|other| accepted_release(other, policy) == release);
     rivals.min_by_key(|other| age(other)).map(id_of)
 }
 

@@ -21,7 +21,7 @@ use crate::controllers::metrics::helm::ByActionResult;
 use crate::controllers::watching;
 use crate::reconcilers::helm::ReleaseId;
 use crate::reconcilers::helm::command;
-use crate::reconcilers::helm::orphans::{Fate, Made, fates};
+use crate::reconcilers::helm::orphans::{Fate, Made, Wanting, fates};
 
 /// How long each thing that helm waits for may take.
 const TIMEOUT: Duration = Duration::from_secs(300);
@@ -77,9 +77,14 @@ impl Concern for HelmReleases {
         // has lost it.
         let known = self.shared.ledger().read().await.map_err(look)?;
         let charts = self.shared.reader().charts().await?;
+        let policy = &self.shared.settings.policy;
+        let wanting = |chart: &HelmChart| Wanting {
+            release: read::release_of(chart),
+            is_accepted: read::accepted_release(chart, policy).is_some(),
+        };
         let charts = charts
             .iter()
-            .map(|chart| (read::id_of(chart), read::release_of(chart)))
+            .map(|chart| (read::id_of(chart), wanting(chart)))
             .collect();
         let made: Vec<Made> = known
             .iter()

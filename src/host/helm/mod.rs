@@ -258,9 +258,7 @@ impl Helm {
             // Without the slash that an empty name leaves.
             program = program.variable(name, path.components().collect::<PathBuf>());
         }
-        program = program
-            .variable("PATH", "/usr/bin:/bin")
-            .variable("HELM_DRIVER", "secret");
+        program = program.variable("HELM_DRIVER", "secret");
         for name in PROXIES {
             if let Some(value) = std::env::var_os(name) {
                 program = program.variable(name, value);

@@ -101,6 +101,15 @@ fn registry(address: &str, credentials: &Credentials) -> Option<SecretString> {
     Some(config.to_string().into())
 }
 
+/// Only the passwords of a registry's configuration: what else it may hold names programs that are asked for them. `None` when
+/// it is no JSON, or has none.
+#[must_use]
+pub fn only_passwords(config: &str) -> Option<SecretString> {
+    let config: serde_json::Value = serde_json::from_str(config).ok()?;
+    let passwords = config.get("auths").filter(|passwords| passwords.is_object())?;
+    Some(serde_json::json!({"auths": passwords}).to_string().into())
+}
+
 /// Who acts, and what is told apart by it.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
@@ -179,19 +188,21 @@ impl Run<'_> {
             .config
             .and_then(|config| config.server_side)
             .or(self.spec.server_side);
-        match server_side {
-            Some(ServerSide::Auto) if is_install => {}
-            Some(server_side) => {
-                let word: &str = server_side.into();
-                run.push(&[&format!("--server-side={word}")]);
-            }
-            None => {}
-        }
         let force = self
             .config
             .and_then(|config| config.force_conflicts)
             .unwrap_or(self.spec.force_conflicts);
-        // helm refuses it where it merges itself: there are no conflicts then.
+        // helm refuses to force where it merges itself, as there are no conflicts then; and who does it the way of the last
+        // revision cannot say beforehand which that is.
+        let server_side = match server_side {
+            None | Some(ServerSide::Auto) if force => Some(ServerSide::True),
+            Some(ServerSide::Auto) if is_install => None,
+            other => other,
+        };
+        if let Some(server_side) = server_side {
+            let word: &str = server_side.into();
+            run.push(&[&format!("--server-side={word}")]);
+        }
         if force && server_side != Some(ServerSide::False) {
             run.push(&["--force-conflicts"]);
         }

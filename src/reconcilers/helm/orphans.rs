@@ -43,12 +43,22 @@ pub enum Fate {
     },
 }
 
-/// What becomes of each release. `charts` are all HelmCharts with the releases they want, `defined` is when the definition of
-/// the kind was made, and `max_share` the largest share of the releases, from 0 to 1, that may go at once.
+/// A HelmChart, as far as releases are concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanting {
+    /// The release it wants.
+    pub release: ReleaseId,
+    /// Whether it is accepted: one that is not takes nothing over, and loses nothing either.
+    pub is_accepted: bool,
+}
+
+/// What becomes of each release. `charts` are all HelmCharts, `defined` is when the definition of
+/// the kind was made, and `max_share` the largest share of the releases, from 0 to 1, that may go at once; a single one always
+/// may.
 #[must_use]
 pub fn fates(
     made: &[Made],
-    charts: &BTreeMap<ChartId, ReleaseId>,
+    charts: &BTreeMap<ChartId, Wanting>,
     defined: Timestamp,
     max_share: Option<f64>,
 ) -> Vec<(ReleaseId, Fate)> {
@@ -60,7 +70,7 @@ pub fn fates(
     let of = made.len();
     #[expect(clippy::cast_precision_loss, reason = "there are far fewer than 2^52 releases")]
     let share = if of == 0 { 0.0 } else { going as f64 / of as f64 };
-    if max_share.is_some_and(|limit| share > limit) {
+    if going > 1 && max_share.is_some_and(|limit| share > limit) {
         for (_, fate) in fates.iter_mut().filter(|(_, fate)| *fate == Fate::Uninstalled) {
             *fate = Fate::Braked { going, of };
         }
@@ -68,11 +78,15 @@ pub fn fates(
     fates
 }
 
-fn fate(made: &Made, charts: &BTreeMap<ChartId, ReleaseId>, defined: Timestamp) -> Fate {
-    if charts.get(&made.owner) == Some(&made.release) {
+fn fate(made: &Made, charts: &BTreeMap<ChartId, Wanting>, defined: Timestamp) -> Fate {
+    if charts
+        .get(&made.owner)
+        .is_some_and(|chart| chart.release == made.release)
+    {
         return Fate::Owned;
     }
-    if let Some((by, _)) = charts.iter().find(|(_, release)| **release == made.release) {
+    let mut others = charts.iter().filter(|(_, chart)| chart.is_accepted);
+    if let Some((by, _)) = others.find(|(_, chart)| chart.release == made.release) {
         return Fate::Adopted { by: by.clone() };
     }
     if made.since.is_none_or(|since| since < defined) {

@@ -79,6 +79,7 @@ async fn helm_has_a_user_a_folder_and_an_environment_of_its_own() {
         "HOME=/proc/self/cwd/home",
         "KUBECONFIG=/proc/self/cwd/kubeconfig",
         "PWD=/proc/self/cwd",
+        "PATH=/proc/self/cwd/home/programs",
         "HELM_DRIVER=secret",
     ] {
         assert!(

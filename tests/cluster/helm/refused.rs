@@ -85,6 +85,19 @@ async fn a_namespace_acts_as_its_own_service_account_only() {
         bed.apply(&chart("dev", name, more)).await;
         bed.reason("dev", name, reason).await;
     }
+    // Nor does one that is refused keep another from its release, though it is older.
+    bed.apply(&chart(
+        "dev",
+        "squatted",
+        json!({"serviceAccountName": "builder", "targetNamespace": "kube-system"}),
+    ))
+    .await;
+    bed.reason("dev", "squatted", "OtherNamespace").await;
+    bed.apply(&chart(SYSTEM, "squatted", json!({}))).await;
+    bed.reason(SYSTEM, "squatted", "Deployed").await;
+    bed.delete("helmchart", SYSTEM, "squatted").await;
+    let gone = || async { bed.listed(SYSTEM, "squatted").await.is_none().then_some(()) };
+    crate::support::wait_for("the release to be gone", super::bed::SOON, gone).await;
     // It may do nothing yet, and so may the chart.
     bed.apply(&chart(
         "dev",

@@ -59,11 +59,11 @@ fn an_install_says_what_was_asked_for() {
     ] {
         assert!(full.contains(part), "{part}: {full}");
     }
-    // Neither is known to an install.
-    assert!(
-        !full.contains("--server-side") && !full.contains("--history-max"),
-        "{full}"
-    );
+    // It cannot be said beforehand which way `auto` goes, and helm refuses to force the one.
+    assert!(full.contains("--server-side=true --force-conflicts"), "{full}");
+    assert!(!full.contains("--history-max"), "{full}");
+    let auto = told("{chart: web.tgz, serverSide: auto}", None, Action::Install);
+    assert!(!auto.contains("--server-side"), "an install knows no auto: {auto}");
 }
 
 #[test]
@@ -178,6 +178,18 @@ fn what_is_secret_is_no_argument() {
         }
     }
     assert!(fetch(&Source::File("a.tgz".into()), &spec("chart: a.tgz"), &credentials).is_empty());
+}
+
+#[test]
+fn a_registrys_configuration_names_no_program() {
+    use super::super::command::only_passwords;
+    let config =
+        r#"{"auths": {"a.example.org": {"auth": "eDp5"}}, "credsStore": "evil", "credHelpers": {"b": "evil"}}"#;
+    let kept = only_passwords(config).unwrap();
+    assert_eq!(kept.expose_secret(), r#"{"auths":{"a.example.org":{"auth":"eDp5"}}}"#);
+    for none in ["", "[]", "{}", r#"{"auths": []}"#, r#"{"credsStore": "evil"}"#] {
+        assert!(only_passwords(none).is_none(), "{none}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::super::decide::{
     Action, Decision, Dependency, Observed, State, UninstallReason, UpgradeReason, Wish, cycle, decide,
 };
 use super::super::digest::Digest;
-use super::super::orphans::{Fate, Made, fates};
+use super::super::orphans::{Fate, Made, Wanting, fates};
 use super::super::spec::Failed;
 use super::*;
 
@@ -295,15 +295,24 @@ fn a_release_goes_only_when_its_chart_surely_has() {
         owner: ChartId::new("kube-system", owner),
         since: Some(since),
     };
-    let target = |namespace: &str, name: &str| ReleaseId {
-        namespace: namespace.into(),
-        name: name.into(),
+    let wanting = |namespace: &str, name: &str, is_accepted| Wanting {
+        release: ReleaseId {
+            namespace: namespace.into(),
+            name: name.into(),
+        },
+        is_accepted,
     };
-    let charts: BTreeMap<ChartId, ReleaseId> = [
-        (ChartId::new("kube-system", "kept"), target("apps", "kept")),
-        (ChartId::new("other", "moved"), target("apps", "moved")),
+    let charts: BTreeMap<ChartId, Wanting> = [
+        // Not accepted since its last change, which is no reason to lose anything.
+        (ChartId::new("kube-system", "kept"), wanting("apps", "kept", false)),
+        (ChartId::new("other", "moved"), wanting("apps", "moved", true)),
         // It is there, and wants another release by now.
-        (ChartId::new("kube-system", "turned"), target("elsewhere", "turned")),
+        (
+            ChartId::new("kube-system", "turned"),
+            wanting("elsewhere", "turned", true),
+        ),
+        // Whoever may not have it does not keep it from going.
+        (ChartId::new("dev", "gone"), wanting("apps", "gone", false)),
     ]
     .into();
     let all = [
@@ -336,6 +345,9 @@ fn a_release_goes_only_when_its_chart_surely_has() {
         fates(&[unknown], &charts, defined, None)[0].1,
         Fate::DefinitionIsYounger
     );
+    // One alone is what somebody just deleted.
+    let alone = [made("gone", "gone", later)];
+    assert_eq!(fates(&alone, &charts, defined, Some(0.0))[0].1, Fate::Uninstalled);
     assert!(fates(&[], &charts, defined, Some(0.0)).is_empty());
 }
 
