@@ -57,7 +57,6 @@ pub(crate) struct OperatorSection {
     pub(crate) log: LogSection,
     pub(crate) resync: Option<String>,
     pub(crate) prune: PruneSection,
-    pub(crate) helm: HelmSection,
     pub(crate) drain: Option<String>,
 }
 
@@ -110,15 +109,6 @@ const SHORTEST_LEAF: SignedDuration = SignedDuration::from_mins(1);
 #[serde(default, rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct PruneSection {
     pub(crate) max_share: Option<f64>,
-}
-
-/// `operator.helm`.
-#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
-#[serde(default, rename_all = "camelCase", deny_unknown_fields)]
-pub(crate) struct HelmSection {
-    pub(crate) path: Option<PathBuf>,
-    pub(crate) namespaces: Option<Vec<String>>,
-    pub(crate) repository_hosts: Option<Vec<String>>,
 }
 
 impl ConfigFile {
@@ -176,8 +166,7 @@ mod tests {
     fn every_key_is_read() {
         let text = "operator:\n  kubeconfig: /k\n  deployerKubeconfig: /d\n  nodeName: n\n  manifestsDir: /m\n  \
                     stateDir: /s\n  listen: '[::1]:9'\n  tls: {certificate: /c, key: /y, clientCa: /a}\n  \
-                    log: {format: json, level: debug}\n  resync: 1m\n  prune: {maxShare: 0.5}\n  \
-                    helm: {path: /h, namespaces: [a], repositoryHosts: [b]}\n  drain: 3s\n";
+                    log: {format: json, level: debug}\n  resync: 1m\n  prune: {maxShare: 0.5}\n  drain: 3s\n";
         let OperatorSection {
             kubeconfig,
             deployer_kubeconfig,
@@ -189,7 +178,6 @@ mod tests {
             log,
             resync,
             prune,
-            helm,
             drain,
         } = parse(text).unwrap().operator;
         for path in [
@@ -208,11 +196,6 @@ mod tests {
         }
         assert_eq!(listen, "[::1]:9".parse().ok());
         assert_eq!(prune.max_share, Some(0.5));
-        assert_eq!(helm.path, Some("/h".into()));
-        assert_eq!(
-            (helm.namespaces, helm.repository_hosts),
-            (Some(vec!["a".into()]), Some(vec!["b".into()]))
-        );
     }
 
     #[test]

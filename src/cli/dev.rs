@@ -16,7 +16,6 @@ use crate::controllers::bootstrap::{self, Facts};
 use crate::controllers::concern;
 use crate::controllers::concerns;
 use crate::controllers::connection::{self, ClientSettings};
-use crate::controllers::helm;
 use crate::controllers::inventory::staging;
 use crate::controllers::inventory::store::Store;
 use crate::controllers::inventory::sync::InventorySync;
@@ -31,7 +30,6 @@ use crate::host::atomic_file::{self, Access};
 use crate::host::clock;
 use crate::host::dev_plane::{self, DevPlane};
 use crate::host::layout::Identity;
-use crate::reconcilers::helm::source::Policy;
 use crate::reconcilers::inventory::desired::ClusterInputs;
 
 /// The node's name; nothing runs on it, it is there to be counted.
@@ -58,7 +56,7 @@ pub(super) struct Arguments {
 pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let trampoline = std::env::current_exe().context("cannot tell which executable this is")?;
     let source = Source::choose(|name| std::env::var_os(name), Some(trampoline.clone()))?;
-    let [etcd, kube_apiserver, helm] = source.provide([Tool::Etcd, Tool::KubeApiserver, Tool::Helm]).await?;
+    let binaries = source.provide([Tool::Etcd, Tool::KubeApiserver]).await?;
     let temporary = arguments.data_dir.is_none();
     let data = match arguments.data_dir {
         Some(folder) => folder,
@@ -68,8 +66,8 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     let data = data
         .canonicalize()
         .with_context(|| format!("cannot find {} again", data.display()))?;
-    let mut plane = DevPlane::start(&dev_plane::Settings::new(&data, [etcd, kube_apiserver], trampoline)).await?;
-    let result = with_plane(&mut plane, helm, arguments.once).await;
+    let mut plane = DevPlane::start(&dev_plane::Settings::new(&data, binaries, trampoline)).await?;
+    let result = with_plane(&mut plane, arguments.once).await;
     plane.stop(Duration::from_secs(20)).await?;
     if temporary {
         std::fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
@@ -77,7 +75,7 @@ pub(super) async fn run(arguments: Arguments) -> anyhow::Result<Exit> {
     result
 }
 
-async fn with_plane(plane: &mut DevPlane, helm: PathBuf, once: bool) -> anyhow::Result<Exit> {
+async fn with_plane(plane: &mut DevPlane, once: bool) -> anyhow::Result<Exit> {
     let layout = plane.layout().clone();
     let folder = layout.manifests();
     prepare(plane).await?;
@@ -100,7 +98,7 @@ async fn with_plane(plane: &mut DevPlane, helm: PathBuf, once: bool) -> anyhow::
     };
     staging::record_cluster_inputs(&Store::new(own.clone(), SYSTEM_NAMESPACE), &inputs).await?;
     if !once {
-        return operate(plane, helm).await;
+        return operate(plane).await;
     }
     sync(&own, &folder).await?;
     let settings = Settings {
@@ -119,7 +117,7 @@ async fn with_plane(plane: &mut DevPlane, helm: PathBuf, once: bool) -> anyhow::
 }
 
 /// The operator in this process, until it is stopped or a process of the control plane ends.
-async fn operate(plane: &mut DevPlane, helm: PathBuf) -> anyhow::Result<Exit> {
+async fn operate(plane: &mut DevPlane) -> anyhow::Result<Exit> {
     let layout = plane.layout().clone();
     let settings = operator::Settings {
         kubeconfig: layout.kubeconfig(Identity::Operator),
@@ -134,14 +132,6 @@ async fn operate(plane: &mut DevPlane, helm: PathBuf) -> anyhow::Result<Exit> {
         },
         resync: RESYNC,
         prune_max_share: None,
-        helm: helm::Settings {
-            places: vec![helm],
-            policy: Policy {
-                namespaces: [SYSTEM_NAMESPACE.to_owned()].into(),
-                ..Policy::default()
-            },
-        },
-        trampoline: std::env::current_exe().context("cannot tell which executable this is")?,
         drain: Duration::from_secs(10),
         system_namespace: SYSTEM_NAMESPACE.to_owned(),
     };

@@ -24,7 +24,7 @@ use crate::reconcilers::manifests::source::{self, SentinelValues, SourceError};
 
 /// The bindings of the operator's two identities and of administrators, those of nodes, and the kind the operator itself
 /// writes.
-const FILES: [(&str, &str); 4] = [
+const FILES: [(&str, &str); 3] = [
     ("bootstrap/rbac.yaml", include_str!("../../deploy/bootstrap/rbac.yaml")),
     (
         "bootstrap/nodes.yaml",
@@ -33,10 +33,6 @@ const FILES: [(&str, &str); 4] = [
     (
         "bootstrap/nodeidentities.yaml",
         include_str!("../../deploy/bootstrap/nodeidentities.yaml"),
-    ),
-    (
-        "bootstrap/helmcharts.yaml",
-        include_str!("../../deploy/bootstrap/helmcharts.yaml"),
     ),
 ];
 

@@ -56,10 +56,6 @@ pub enum ConcernName {
     DepartedNodes,
     /// CoreDNS's replicas on more than one node.
     CorednsSpread,
-    /// Charts, as they are asked for.
-    HelmCharts,
-    /// Releases whose HelmChart is gone.
-    HelmReleases,
 }
 
 impl ConcernName {

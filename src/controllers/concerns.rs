@@ -11,10 +11,7 @@ use super::csr::bootstrap::BootstrapApprover;
 use super::csr::serving::ServingApprover;
 use super::csr::{Approver, Networks, self_check};
 use super::departed::{self, DepartedNodes};
-use super::events::Events;
 use super::grants::pruning::GrantPruning;
-use super::helm::releases::HelmReleases;
-use super::helm::{self, HelmCharts};
 use super::identities::follow::FollowNodes;
 use super::in_term::InTerm;
 use super::inventory::sync::{InventorySync, Standing};
@@ -39,7 +36,6 @@ pub fn all() -> Concerns {
     concerns.on_the_leader(ConcernName::NodeIdentities, node_identities);
     concerns.on_the_leader(ConcernName::Grants, grants);
     concerns.on_the_leader(ConcernName::DepartedNodes, departed_nodes);
-    concerns.on_the_leader(ConcernName::HelmCharts, charts);
     concerns
 }
 
@@ -137,34 +133,6 @@ async fn grants(leader: LeaderContext, stop: CancellationToken) {
     let namespace = &context.settings.system_namespace;
     let pruning = GrantPruning::new(context.client.clone(), namespace, context.metrics.grants.clone());
     in_term(pruning, &leader, stop).await;
-}
-
-/// Charts and their releases share who works on which release, so one runner has both.
-async fn charts(leader: LeaderContext, stop: CancellationToken) {
-    let LeaderContext {
-        context,
-        deployer,
-        term,
-    } = &leader;
-    let settings = &context.settings;
-    let machine = helm::Machine {
-        kubeconfig: settings.deployer_kubeconfig.clone(),
-        manifests: settings.manifests.clone(),
-        state: settings.state.clone(),
-        trampoline: settings.trampoline.clone(),
-    };
-    let shared = Arc::new(helm::Shared::new(
-        deployer.clone(),
-        Events::new(deployer.clone(), &settings.node),
-        context.metrics.helm.clone(),
-        (settings.helm.clone(), machine),
-        &settings.system_namespace,
-        term.stop.clone(),
-    ));
-    tokio::join!(
-        in_term(HelmCharts::new(shared.clone()), &leader, stop.clone()),
-        in_term(HelmReleases::new(shared, settings.prune_max_share), &leader, stop),
-    );
 }
 
 async fn coredns_spread(leader: LeaderContext, stop: CancellationToken) {

@@ -20,7 +20,6 @@ pub mod events;
 pub mod grants;
 pub mod hands;
 pub mod health;
-pub mod helm;
 pub mod identities;
 pub mod in_term;
 pub mod inventory;

@@ -4,7 +4,6 @@
 //! Concerns are handed in as [`Concerns`]; this file knows none of them.
 
 mod background;
-mod error;
 #[cfg(test)]
 mod tests;
 
@@ -16,13 +15,13 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use kube::Client;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use self::background::{background, client, count_leadership, reach, watch_for_all};
-use super::admin::{Admin, AdminSettings, Shown};
+use super::admin::{Admin, AdminError, AdminSettings, Shown};
 use super::concern::{ConcernName, Observer};
-use super::connection::{self, ClientSettings};
+use super::connection::{self, ClientSettings, ConnectionError};
 use super::health::{Health, Watched};
 use super::identities::Identities;
 use super::leader::{self, CampaignError, CampaignSettings, Leadership, Outcome, Term};
@@ -30,8 +29,6 @@ use super::metrics::Metrics;
 use super::nodes::Nodes;
 use super::status::Board;
 use super::telemetry::LogControl;
-
-pub use error::OperatorError;
 
 /// The namespace of the Lease, the inventory and the status. A field of [`Settings`], so that tests can share a cluster.
 pub const SYSTEM_NAMESPACE: &str = "kube-system";
@@ -63,10 +60,6 @@ pub struct Settings {
     pub resync: Duration,
     /// The largest share of a stack one pass may delete unconfirmed, of 0 to 1; none: no brake.
     pub prune_max_share: Option<f64>,
-    /// What the concerns of charts are told.
-    pub helm: super::helm::Settings,
-    /// A `stratum` executable, with which a child ends when we do.
-    pub trampoline: PathBuf,
     /// How long a stop may take.
     pub drain: Duration,
     /// [`SYSTEM_NAMESPACE`].
@@ -136,6 +129,37 @@ impl Concerns {
     {
         self.leader
             .push((name, Box::new(move |context, stop| Box::pin(run(context, stop)))));
+    }
+}
+
+/// Why the operator ended without being asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// The admin server cannot listen.
+    #[error("starting the admin server")]
+    Admin(#[source] AdminError),
+    /// A kubeconfig cannot be used.
+    #[error("making a client")]
+    Client(#[source] ConnectionError),
+    /// The Lease was lost (exit code 4), or the leader's work broke off.
+    #[error(transparent)]
+    Campaign(#[from] CampaignError),
+    /// A concern ended although nobody stopped it: a bug.
+    #[error("{} ended unasked", concern.as_str())]
+    Ended {
+        /// Which.
+        concern: ConcernName,
+    },
+    /// A concern panicked: a bug.
+    #[error("a concern broke off")]
+    Broken(#[source] JoinError),
+}
+
+impl OperatorError {
+    /// Whether the Lease was lost, which is exit code 4.
+    #[must_use]
+    pub fn is_leadership_lost(&self) -> bool {
+        matches!(self, Self::Campaign(CampaignError::LeadershipLost { .. }))
     }
 }
 

@@ -6,7 +6,7 @@
 //! program. The signal fires when the *thread* that started the child ends, so one thread that never ends starts all.
 #![expect(clippy::disallowed_methods, reason = "this leaf file owns the start of processes")]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -20,17 +20,11 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 use tokio::sync::{oneshot, watch};
 
-mod becoming;
-mod bounded;
-mod confinement;
 mod exit;
 mod log;
 #[cfg(test)]
 mod tests;
 
-pub use becoming::{become_child_of, become_program};
-pub use bounded::{Bounded, Kept};
-pub use confinement::{Confinement, NotAConfinement};
 pub use exit::{Exit, Finished};
 pub use log::{log_lines, log_tail};
 
@@ -90,8 +84,6 @@ pub struct Program {
     pub folder: Option<PathBuf>,
     /// Our own executable, which makes the child die with us. Without it a child outlives our sudden death.
     pub trampoline: Option<PathBuf>,
-    /// What it may not do that we may; for one with a trampoline, which sees to it.
-    pub confinement: Option<Confinement>,
 }
 
 impl Program {
@@ -103,7 +95,6 @@ impl Program {
             environment: Vec::new(),
             folder: None,
             trampoline: None,
-            confinement: None,
         }
     }
 
@@ -133,13 +124,6 @@ impl Program {
     pub fn dies_with_us(mut self, executable: impl Into<PathBuf>) -> Self {
         self.trampoline = Some(executable.into());
         self
-    }
-
-    /// Makes it a child that dies with this process, may not do what we may, and has nothing of our environment.
-    #[must_use]
-    pub fn confined(mut self, executable: impl Into<PathBuf>, confinement: Confinement) -> Self {
-        self.confinement = Some(confinement);
-        self.dies_with_us(executable)
     }
 
     /// Starts it and returns at once.
@@ -201,11 +185,11 @@ impl Program {
         let mut command = match &self.trampoline {
             Some(executable) => {
                 let mut command = Command::new(executable);
-                command.arg(SUBCOMMAND).arg(std::process::id().to_string());
-                if let Some(confinement) = &self.confinement {
-                    command.arg("--confine").arg(confinement.to_string()).env_clear();
-                }
-                command.arg("--").arg(&self.path);
+                command
+                    .arg(SUBCOMMAND)
+                    .arg(std::process::id().to_string())
+                    .arg("--")
+                    .arg(&self.path);
                 command
             }
             None => Command::new(&self.path),
@@ -316,6 +300,26 @@ impl Drop for Child {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }
+}
+
+/// Turns this process into `program`, which the kernel kills when process `parent` ends. Returns only the reason why not.
+#[must_use]
+pub fn become_child_of(parent: u32, program: &OsStr, arguments: &[OsString]) -> io::Error {
+    if let Err(errno) = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)) {
+        return errno.into();
+    }
+    // Asked for too late if the parent had gone before: we belong to somebody else by then.
+    let actual = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
+    if actual != parent {
+        return io::Error::other(format!("process {parent} has ended already"));
+    }
+    become_program(program, arguments)
+}
+
+/// Turns this process into `program`. Returns only the reason why not.
+#[must_use]
+pub fn become_program(program: &OsStr, arguments: &[OsString]) -> io::Error {
+    Command::new(program).args(arguments).exec()
 }
 
 type Order = (Command, mpsc::Sender<io::Result<Process>>);

@@ -17,7 +17,6 @@ pub mod entropy;
 pub mod etcd;
 pub mod folder;
 mod held_process;
-pub mod helm;
 pub mod host_name;
 pub mod https;
 pub mod images;

@@ -15,7 +15,6 @@ mod departed;
 mod etcd_members;
 mod fence;
 mod grants;
-mod helm;
 mod inventory;
 mod joining;
 mod leader;

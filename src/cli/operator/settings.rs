@@ -1,6 +1,5 @@
 //! The operator's settings: flag before environment before file before default.
 
-use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,11 +10,9 @@ use strum::VariantNames;
 
 use super::super::config::{OperatorSection, TlsSection};
 use crate::controllers::admin::{AdminSettings, TlsFiles};
-use crate::controllers::helm::Settings as HelmSettings;
 use crate::controllers::operator::{RESYNC, SYSTEM_NAMESPACE, Settings};
 use crate::controllers::telemetry::{LogFilter, LogFormat, TelemetryError};
 use crate::host::layout::{Identity, Layout};
-use crate::reconcilers::helm::source::Policy;
 use crate::text::is_node_name;
 
 /// The admin server's port, when nothing else is said.
@@ -67,25 +64,6 @@ pub(in crate::cli) struct Arguments {
     /// Hold a pass that would delete more than this share of a stack, of 0 to 1, until it is confirmed [default: never]
     #[arg(long, value_name = "SHARE", env = "STRATUM_PRUNE_MAX_SHARE")]
     prune_max_share: Option<f64>,
-    /// The helm that charts are installed with [default: beside this program, or in the payload]
-    #[arg(long, value_name = "FILE", env = "STRATUM_HELM")]
-    helm: Option<PathBuf>,
-    /// The namespaces whose HelmCharts have the deployer's rights, separated by commas [default: kube-system]
-    #[arg(
-        long,
-        value_name = "NAMESPACES",
-        env = "STRATUM_HELM_NAMESPACES",
-        value_delimiter = ','
-    )]
-    helm_namespaces: Option<Vec<String>>,
-    /// The hosts that charts of other namespaces may come from, separated by commas [default: none]
-    #[arg(
-        long,
-        value_name = "HOSTS",
-        env = "STRATUM_HELM_REPOSITORY_HOSTS",
-        value_delimiter = ','
-    )]
-    helm_repository_hosts: Option<Vec<String>>,
     /// How long a stop may take, such as 20s [default: 20s]
     #[arg(long, value_name = "TIME", env = "STRATUM_DRAIN")]
     drain: Option<String>,
@@ -162,13 +140,6 @@ pub(super) fn resolve(
             },
             resync: time("resync", flags.resync.or(file.resync), RESYNC)?,
             prune_max_share: share(flags.prune_max_share.or(file.prune.max_share))?,
-            helm: helm(
-                flags.helm.or(file.helm.path),
-                flags.helm_namespaces.or(file.helm.namespaces),
-                flags.helm_repository_hosts.or(file.helm.repository_hosts),
-                layout,
-            ),
-            trampoline: std::env::current_exe().unwrap_or_else(|_| PathBuf::from("stratum")),
             drain: time("drain", flags.drain.or(file.drain), DRAIN)?,
             system_namespace: SYSTEM_NAMESPACE.to_owned(),
         },
@@ -181,27 +152,6 @@ pub(super) fn resolve(
             None => LogFilter::default(),
         },
     })
-}
-
-/// One that is named is the only one that counts.
-fn helm(
-    path: Option<PathBuf>,
-    namespaces: Option<Vec<String>>,
-    hosts: Option<Vec<String>>,
-    layout: &Layout,
-) -> HelmSettings {
-    let beside = std::env::current_exe()
-        .ok()
-        .map(|program| program.with_file_name("helm"));
-    let places = match path {
-        Some(path) => vec![path],
-        None => beside.into_iter().chain([layout.payload().join("bin/helm")]).collect(),
-    };
-    let policy = Policy {
-        namespaces: namespaces.map_or_else(|| [SYSTEM_NAMESPACE.to_owned()].into(), BTreeSet::from_iter),
-        hosts: hosts.into_iter().flatten().map(|host| host.to_lowercase()).collect(),
-    };
-    HelmSettings { places, policy }
 }
 
 fn node_name(text: String) -> Result<String, SettingsError> {

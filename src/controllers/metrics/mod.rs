@@ -11,7 +11,6 @@ pub mod csr;
 pub mod departed;
 mod exposition;
 mod grants;
-pub mod helm;
 mod inventory;
 pub mod spread;
 #[cfg(test)]
@@ -139,8 +138,6 @@ pub struct Metrics {
     pub departed: departed::DepartedMetrics,
     /// The spread of CoreDNS.
     pub spread: spread::SpreadMetrics,
-    /// Charts.
-    pub helm: helm::HelmMetrics,
 }
 
 impl Metrics {
@@ -159,7 +156,6 @@ impl Metrics {
             grants: GrantMetrics::register(&mut registry),
             departed: departed::DepartedMetrics::register(&mut registry),
             spread: spread::SpreadMetrics::register(&mut registry),
-            helm: helm::HelmMetrics::register(&mut registry),
             registry: Arc::new(registry),
             machine: None,
         }

@@ -1,5 +1,4 @@
 use super::*;
-use crate::controllers::connection::ConnectionError;
 use crate::controllers::connection::{CredentialsError, KubeconfigError};
 
 fn settings(folder: &std::path::Path) -> Settings {
@@ -16,8 +15,6 @@ fn settings(folder: &std::path::Path) -> Settings {
         },
         resync: Duration::from_secs(300),
         prune_max_share: None,
-        helm: Default::default(),
-        trampoline: "/nowhere".into(),
         drain: Duration::from_secs(5),
         system_namespace: SYSTEM_NAMESPACE.to_owned(),
     }

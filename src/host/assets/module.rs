@@ -28,8 +28,6 @@ pub enum Module {
     Coredns,
     /// The reference container registry.
     Registry,
-    /// helm.
-    Helm,
     /// Our own program that waits.
     Pause,
 }
@@ -68,7 +66,6 @@ impl Module {
             Self::Crictl => files!("crictl"),
             Self::Coredns => files!("coredns"),
             Self::Registry => files!("registry"),
-            Self::Helm => files!("helm"),
             Self::Pause => Files {
                 main_go: Some(include_str!("../../../tests/assets/pause/main.go")),
                 ..files!("pause")
@@ -108,7 +105,6 @@ impl Module {
             | Self::Crictl
             | Self::Coredns
             | Self::Registry
-            | Self::Helm
             | Self::Pause => false,
         }
     }
@@ -125,7 +121,6 @@ impl Module {
             | Self::Crictl
             | Self::Coredns
             | Self::Registry
-            | Self::Helm
             | Self::Pause => "",
         }
     }
@@ -141,7 +136,6 @@ impl Module {
             Self::Crictl => self.required("sigs.k8s.io/cri-tools"),
             Self::Coredns => self.required("github.com/coredns/coredns"),
             Self::Registry => self.required("github.com/distribution/distribution/v3"),
-            Self::Helm => self.required("helm.sh/helm/v4"),
             Self::Pause => PAUSE_VERSION,
         }
     }
@@ -172,7 +166,6 @@ impl Module {
             Self::Containerd => format!(" -X github.com/containerd/containerd/v2/version.Version=v{version}"),
             Self::Runc => " -extldflags -static".to_owned(),
             Self::Crictl => format!(" -X sigs.k8s.io/cri-tools/pkg/version.Version=v{version}"),
-            Self::Helm => format!(" -X helm.sh/helm/v4/internal/version.version=v{version}"),
             Self::Registry => format!(" -X github.com/distribution/distribution/v3/version.version=v{version}"),
         };
         format!("-s -w{more}")

@@ -52,8 +52,6 @@ pub enum Tool {
     Coredns,
     /// A container registry, which the tests mirror from. It is in no payload.
     Registry,
-    /// Installs charts.
-    Helm,
     /// Waits, and holds a pod's namespaces meanwhile.
     Pause,
 }
@@ -111,7 +109,6 @@ impl Tool {
             Self::CniPortmap => recipe!(Cni, "github.com/containernetworking/plugins/plugins/meta", "portmap"),
             Self::Coredns => recipe!(Coredns, "github.com/coredns", "coredns"),
             Self::Registry => recipe!(Registry, "github.com/distribution/distribution/v3/cmd", "registry"),
-            Self::Helm => recipe!(Helm, "helm.sh/helm/v4/cmd", "helm"),
             Self::Pause => recipe!(Pause, "stratum.ciq.com/assets", "pause"),
         };
         Recipe { name, module, package }

@@ -138,7 +138,6 @@ async fn check_version(tool: Tool, path: &Path) -> Result<(), Error> {
         Tool::Etcdctl => &["version"],
         Tool::ContainerdShimRuncV2 => &["-v"],
         Tool::Coredns => &["-version"],
-        Tool::Helm => &["version", "--template", "{{.Version}}"],
         // It only waits.
         Tool::Pause => return Ok(()),
         Tool::Etcd

@@ -41,7 +41,7 @@ pub use progress::Progress;
 pub use verify::{Verified, verify};
 
 /// The programs of every node, in `bin`.
-pub const PROGRAMS: [Tool; 8] = [
+pub const PROGRAMS: [Tool; 7] = [
     Tool::Containerd,
     Tool::ContainerdShimRuncV2,
     Tool::Ctr,
@@ -49,7 +49,6 @@ pub const PROGRAMS: [Tool; 8] = [
     Tool::Kubelet,
     Tool::Kubectl,
     Tool::Crictl,
-    Tool::Helm,
 ];
 
 /// Where a program is in a payload.

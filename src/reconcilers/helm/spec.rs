@@ -107,7 +107,7 @@ pub struct ChartSpec {
     pub depends_on: Vec<String>,
     /// Whether this chart is left alone.
     pub suspend: bool,
-    /// What is done about objects of the release that somebody changed or deleted; as yet without effect.
+    /// What is done about objects of the release that somebody changed or deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drift_detection: Option<DriftDetection>,
     /// The ServiceAccount of the HelmChart's namespace as which helm acts. Required outside of the namespaces whose charts
@@ -221,7 +221,7 @@ pub enum CrdPolicy {
     /// Those that are not there are made, at the install: what helm does.
     #[default]
     Create,
-    /// They are made, and brought to what the chart says with each upgrade; as yet without effect.
+    /// They are made, and brought to what the chart says with each upgrade.
     CreateReplace,
     /// They are left to somebody else.
     Skip,
@@ -269,21 +269,13 @@ pub struct ChartStatus {
 
 /// An attempt that failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Failed {
     /// What was to be applied.
     pub hash: String,
     /// How many times in a row.
     pub times: u32,
     /// When the last one ended.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
-    /// What helm said.
-    #[serde(default)]
-    pub message: String,
-    /// Whether the chart could not be fetched, which is tried again whatever the policy: nothing was begun.
-    #[serde(default)]
-    pub is_of_the_source: bool,
 }
 
 /// A condition, as Kubernetes has them.

@@ -25,8 +25,6 @@ pub(crate) const AUDIT_EVERYTHING: &str =
 const RBAC: &str = include_str!("../../../deploy/bootstrap/rbac.yaml");
 /// The kind the operator keeps its memory of node names in.
 const IDENTITIES: &str = include_str!("../../../deploy/bootstrap/nodeidentities.yaml");
-/// The kinds of charts.
-const CHARTS: &str = include_str!("../../../deploy/bootstrap/helmcharts.yaml");
 
 /// How a control plane of a test's own differs from the shared one.
 #[derive(Clone, Debug, Default)]
@@ -258,7 +256,7 @@ impl Cluster {
             client_key: key.clone(),
         };
         kubeconfig.write(&path).unwrap();
-        let bootstrap = format!("{RBAC}\n---\n{IDENTITIES}\n---\n{CHARTS}");
+        let bootstrap = format!("{RBAC}\n---\n{IDENTITIES}");
         let finished = self
             .kubectl_with(&path, &["apply", "--server-side", "-f", "-"], &bootstrap)
             .await;

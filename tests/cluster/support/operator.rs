@@ -23,11 +23,6 @@ pub(crate) struct Operator {
 
 impl Operator {
     pub(crate) fn start(cluster: &Cluster, folder: &Path, node: &str) -> Self {
-        Self::start_with(cluster, folder, node, &[])
-    }
-
-    /// The same, with more arguments.
-    pub(crate) fn start_with(cluster: &Cluster, folder: &Path, node: &str, more: &[&str]) -> Self {
         let log = folder.join(format!("{node}.log"));
         let manifests = folder.join("manifests");
         std::fs::create_dir_all(&manifests).unwrap();
@@ -51,7 +46,6 @@ impl Operator {
             ])
             .arguments(["--manifests-dir".into(), manifests.into_os_string()])
             .arguments(["--state-dir".into(), folder.join(node).into_os_string()])
-            .arguments(more.iter().copied())
             .variable("STRATUM_CONFIG", "/dev/null")
             .dies_with_us(stratum())
             .start(&Output::Log(log.clone()))
